@@ -44,6 +44,7 @@ from kubestow.rules.minors import Behaviour
 def default_plugins(gates: FeatureGates) -> Plugins:
     """The plugin sets of a profile that configures none (semantics 2.3)."""
     # Dynamic resources come before DefaultPreemption: PostFilter deallocates an unused claim rather than evict a pod.
+    devices_weight = 2 if gates.minor.has(Behaviour.SCORES_DEVICE_ALTERNATIVES) else 0
     by_gate = (
         (PluginEntry(name="SchedulingGates"), ""),
         (PluginEntry(name="PrioritySort"), ""),
@@ -59,7 +60,7 @@ def default_plugins(gates: FeatureGates) -> Plugins:
         (PluginEntry(name="VolumeZone"), ""),
         (PluginEntry(name="PodTopologySpread", weight=2), ""),
         (PluginEntry(name="InterPodAffinity", weight=2), ""),
-        (PluginEntry(name="DynamicResources", weight=2), "DynamicResourceAllocation"),
+        (PluginEntry(name="DynamicResources", weight=devices_weight), "DynamicResourceAllocation"),
         (PluginEntry(name="DefaultPreemption"), ""),
         (PluginEntry(name="NodeResourcesBalancedAllocation", weight=1), ""),
         (PluginEntry(name="ImageLocality", weight=1), ""),

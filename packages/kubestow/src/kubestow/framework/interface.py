@@ -234,7 +234,7 @@ class FilterPlugin(Plugin):
     #: Whether to call the filter in every cycle, and only for the nodes that passed the plugins before it.
     uncached: ClassVar[bool] = False
     #: The error of the filter in a profile that disables the plugin's PreFilter; None if it works without.
-    missing_pre_filter_error: ClassVar[str | None] = None
+    missing_pre_filter_error: str | None = None
 
     @abstractmethod
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:

@@ -34,7 +34,7 @@ from __future__ import annotations
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.default_binder import DefaultBinder
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption, PreemptionWithoutPreEnqueue
-from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources
+from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources, DynamicResourcesWithoutScore
 from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling, GangSchedulingInReserve
 from kubestow.plugins.gang_scheduling.topology_placement import PodGroupPodsCount, TopologyPlacementGenerator
 from kubestow.plugins.image_locality import ImageLocality
@@ -90,12 +90,14 @@ _FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = (
     (Behaviour.SCORES_CHANGE_OF_BALANCE, BalanceAfterPlacement),
     (Behaviour.TAINT_REASON_NAMES_NO_TAINT, TaintTolerationNamingTaints),
     (Behaviour.CAPACITY_TO_PROVISION_IS_SCORED, ScoringOfVolumesToBind),
+    (Behaviour.SCORES_DEVICE_ALTERNATIVES, DynamicResourcesWithoutScore),
     (Behaviour.PREEMPTION_EXTENDS_PRE_ENQUEUE, PreemptionWithoutPreEnqueue),
     (Behaviour.GANGS_ARE_NOT_RESERVED, GangSchedulingInReserve),
 )
 
 #: The in-tree plugins that a minor version does not have without a behaviour.
 _ADDED: tuple[tuple[Behaviour, type[Plugin]], ...] = (
+    (Behaviour.HAS_NODE_DECLARED_FEATURES, NodeDeclaredFeatures),
     (Behaviour.HAS_GANG_SCHEDULING, GangScheduling),
     (Behaviour.PLACEMENT_EXTENSION_POINTS, TopologyPlacementGenerator),
     (Behaviour.PLACEMENT_EXTENSION_POINTS, PodGroupPodsCount),

@@ -9,6 +9,8 @@ import pytest
 from core_tests.plugins.hints import requeues_after
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.changes.events import Action, EventResource
+from kubestow.plugins import in_tree_registry
+from kubestow.rules.minors import Minor
 from kubestow.testing import PluginHarness, node, pod
 
 RESTART = "RestartAllContainersOnContainerExits"
@@ -53,6 +55,35 @@ def test_without_the_gate_no_feature_is_required() -> None:
         [declaring("old")], gates={"NodeDeclaredFeatures": False, "InPlacePodLevelResourcesVerticalScaling": False}
     )
     assert harness.rejections(restarting("RestartAllContainers")) == {}
+
+
+def at(minor: Minor, *nodes: Node) -> PluginHarness:
+    return PluginHarness(nodes, minor=minor, gates={"NodeDeclaredFeatures": True})
+
+
+def test_before_136_the_reason_lists_the_features() -> None:
+    waiting = restarting("RestartAllContainers")
+    listing = f"node declared features check failed - unsatisfied requirements: {RESTART}"
+    assert at(Minor(36), declaring("old")).rejections(waiting) == {"old": REJECTION}
+    assert at(Minor(35), declaring("old")).rejections(waiting) == {"old": ("NodeDeclaredFeatures", (listing,))}
+
+
+def test_before_136_the_host_network_in_a_user_namespace_requires_no_feature() -> None:
+    waiting = pod(spec={"hostNetwork": True, "hostUsers": False})
+    assert at(Minor(36), declaring("old")).rejections(waiting)
+    assert at(Minor(35), declaring("old")).rejections(waiting) == {}
+
+
+def test_before_135_there_is_no_such_plugin() -> None:
+    assert "NodeDeclaredFeatures" in in_tree_registry(Minor(35))
+    assert "NodeDeclaredFeatures" not in in_tree_registry(Minor(34))
+
+
+def test_without_the_gate_the_filter_works_without_pre_filter() -> None:
+    disabled = {"plugins": {"preFilter": {"disabled": [{"name": "NodeDeclaredFeatures"}]}}}
+    enabled = {"plugins": {**disabled["plugins"], "filter": {"enabled": [{"name": "NodeDeclaredFeatures"}]}}}
+    harness = PluginHarness([declaring("old")], profile=enabled, minor=Minor(35))
+    assert harness.decide(restarting("RestartAllContainers")).node_name == "old"
 
 
 def test_a_node_passes_once_it_declares_the_feature() -> None:

@@ -36,6 +36,7 @@ from kubestow.api.resource import (
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.plugins.dynamic_resources.cel import SelectorCache
+from kubestow.plugins.dynamic_resources.former_allocators import allocation_search
 from kubestow.plugins.dynamic_resources.pools import AccessibleDevices, DevicesByNode, PooledDevice
 from kubestow.plugins.dynamic_resources.requests import (
     AllocationError,
@@ -45,7 +46,8 @@ from kubestow.plugins.dynamic_resources.requests import (
     ResolvedRequest,
     resolve_claim,
 )
-from kubestow.plugins.dynamic_resources.search import AllocationSearch, AvailableCounters, DeviceResult
+from kubestow.plugins.dynamic_resources.search import AvailableCounters, DeviceResult
+from kubestow.rules.minors import Behaviour
 
 #: About 1.5 kB each; those of the least recently used claim specs are evicted first.
 _MAX_CACHED_SOLUTIONS = 50_000
@@ -80,7 +82,9 @@ class Solution:
                     results=[_result(claim, number, result, features) for number, result in enumerate(results)],
                     config=list(_configuration(resolved, results)),
                 ),
-                node_selector=_node_selector(claim, [result.device for result in results], node_name),
+                node_selector=_node_selector(
+                    claim, [result.device for result in results], node_name, may_bind=features.full_allocator
+                ),
             )
             for claim, resolved, results in zip(claims, self.claims, self.results, strict=True)
         ]
@@ -97,6 +101,7 @@ class Outcome(IntEnum):
     SOLVED = 1
     NO_SOLUTION = 2
     INVALID_POOLS = 3
+    TIMED_OUT = 4
 
 
 @dataclass(slots=True)
@@ -135,9 +140,13 @@ class Allocator:
         self, tracker: ResourceClaimTracker, classes: Catalog[DeviceClass], features: Features, *, max_steps: int | None
     ) -> None:
         self._tracker = tracker
-        self._available_counters = AvailableCounters(tracker)
+        shares = not features.consumable_capacity or features.emulates(Behaviour.SHARES_COUNT_IN_COUNTERS)
+        self._available_counters = AvailableCounters(tracker, shares=shares)
+        self._new_search = allocation_search(features)
+        self._reports_invalid_pools = features.emulates(Behaviour.UNUSABLE_POOLS_ARE_PASSED_OVER)
+        self._timeout_is_an_error = features.emulates(Behaviour.DEVICE_SEARCH_TIMEOUT_IS_AN_ERROR)
         self._classes = classes
-        self._selectors = SelectorCache()
+        self._selectors = SelectorCache(multiple_allocations=features.consumable_capacity)
         self._features = features
         self._max_steps = max_steps
         self._states = DeviceStates(tracker)
@@ -210,18 +219,21 @@ class Allocator:
         try:
             solution = self.allocate(to_allocate, devices)
         except AllocationTimeout as error:
+            if not self._timeout_is_an_error:
+                to_allocate.results.outcomes[state] = Outcome.TIMED_OUT
+                return
             timeouts[state] = str(error)
             raise
         if solution is not None:
             outcome = Outcome.SOLVED
             to_allocate.results.allocated_requests[state] = solution.allocated_requests
         else:
-            is_invalid = any(pool.invalid_reason for pool in devices.pools)
+            is_invalid = self._reports_invalid_pools and any(pool.invalid_reason for pool in devices.pools)
             outcome = Outcome.INVALID_POOLS if is_invalid else Outcome.NO_SOLUTION
         to_allocate.results.outcomes[state] = outcome
 
     def _search(self, claims: Sequence[ResourceClaim], devices: AccessibleDevices) -> Solution | None:
-        search = AllocationSearch(
+        search = self._new_search(
             devices.candidates,
             self._tracker,
             self._available_counters,
@@ -299,6 +311,8 @@ def _result(
 ) -> DeviceRequestAllocationResult:
     device, request = result.device, result.request
     conditions, share_id = features.binding_conditions, None
+    records_admin_access = features.emulates(Behaviour.ADMIN_ACCESS_IS_RECORDED)
+    records_tolerations = features.emulates(Behaviour.TOLERATIONS_ARE_RECORDED)
     if result.consumed_capacity is not None:
         # Deterministic, and unique because claim uids are unique and ``number`` is unique within the claim.
         share_id = str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid}/{number}/{device.id}"))
@@ -307,8 +321,8 @@ def _result(
         driver=device.id.driver,
         pool=device.id.pool,
         device=device.id.device,
-        admin_access=True if request.has_admin_access else None,
-        tolerations=request.selection.tolerations,
+        admin_access=True if request.has_admin_access and records_admin_access else None,
+        tolerations=request.selection.tolerations if records_tolerations else [],
         binding_conditions=device.device.binding_conditions if conditions else [],
         binding_failure_conditions=device.device.binding_failure_conditions if conditions else [],
         share_id=share_id,
@@ -340,13 +354,15 @@ def _configuration(resolved: ResolvedClaim, results: Sequence[DeviceResult]) -> 
             yield DeviceAllocationConfiguration(source="FromClaim", requests=names, opaque=config.opaque)
 
 
-def _node_selector(claim: ResourceClaim, devices: Sequence[PooledDevice], node_name: str) -> NodeSelector | None:
-    """The nodes that can access all devices; None for all nodes."""
+def _node_selector(
+    claim: ResourceClaim, devices: Sequence[PooledDevice], node_name: str, *, may_bind: bool
+) -> NodeSelector | None:
+    """The nodes that can access all devices; None for all nodes. Unless it ``may_bind``, bindsToNode is ignored."""
     merged = NodeSelectorTerm(match_expressions=[], match_fields=[])
     for device in devices:
         spec = device.slice.spec
         source = device.device if spec.per_device_node_selection else spec
-        if source.node_name or device.device.binds_to_node:
+        if source.node_name or (may_bind and device.device.binds_to_node):
             by_name = NodeSelectorRequirement(key="metadata.name", operator="In", values=[node_name])
             return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[by_name])])
         terms = source.node_selector.node_selector_terms if source.node_selector is not None else []

@@ -143,9 +143,13 @@ class CompiledSelector:
 
 
 class SelectorCache:
-    """Compiles expressions and caches the latest ones, compile errors included."""
+    """Compiles expressions and caches the latest ones, compile errors included.
 
-    def __init__(self) -> None:
+    Without ``multiple_allocations``, ``device.allowMultipleAllocations`` does not compile.
+    """
+
+    def __init__(self, *, multiple_allocations: bool = True) -> None:
+        self._multiple_allocations = multiple_allocations
         self._by_expression: BoundedCache[str, CompiledSelector | SelectorError] = BoundedCache(_MAX_CACHED_SELECTORS)
         self._environment: Any = None
 
@@ -168,7 +172,7 @@ class SelectorCache:
         except ImportError as error:
             raise _compile_error(f"no CEL library on this platform: {error}") from None
         if self._environment is None:
-            self._environment = _environment(cel)
+            self._environment = _environment(cel, multiple_allocations=self._multiple_allocations)
         if len(expression) > _MAX_EXPRESSION_LENGTH:
             problem = f"{len(expression)} characters are too many, at most {_MAX_EXPRESSION_LENGTH} are allowed"
             raise _compile_error(problem)
@@ -292,7 +296,7 @@ def _order(one: Any, other: Any) -> int:
     return int(one > other) - int(one < other)
 
 
-def _environment(cel: Any) -> Any:
+def _environment(cel: Any, *, multiple_allocations: bool) -> Any:
     """The variables and functions of a device selector, checked when it is compiled."""
     from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
@@ -304,7 +308,7 @@ def _environment(cel: Any) -> Any:
             "device.driver": kind.STRING,
             "device.attributes": attributes,
             "device.capacity": capacity,
-            "device.allowMultipleAllocations": kind.BOOL,
+            **({"device.allowMultipleAllocations": kind.BOOL} if multiple_allocations else {}),
         },
         extensions=[ext_optional.ExtOptional(), ext_bindings.ExtBindings(), ext_strings.ExtStrings()],
         functions=_functions(cel),

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kubestow.api.resource import DeviceAttribute
-from kubestow.plugins.dynamic_resources.pools import CandidateDevice, PoolID
+from kubestow.plugins.dynamic_resources.pools import CandidateDevice, DevicePool
 from kubestow.plugins.dynamic_resources.requests import (
     MAX_DEVICES_PER_CLAIM,
     Constraint,
@@ -50,7 +50,7 @@ class SideEffects:
     """
 
     values: tuple[frozenset[tuple[str, DeviceAttribute]], ...]
-    counters: frozenset[tuple[PoolID, str, str, int]]
+    counters: frozenset[tuple[DevicePool, str, str, int]]
 
 
 @dataclass(frozen=True, slots=True)

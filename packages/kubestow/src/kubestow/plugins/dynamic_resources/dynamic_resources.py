@@ -41,7 +41,7 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Status, Verdict
 from kubestow.plugins.dynamic_resources.cel import SelectorError
-from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME, ExtendedResources
+from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME, extended_resources
 from kubestow.plugins.dynamic_resources.filtering import (
     ClaimFilter,
     ClaimNotUsable,
@@ -53,9 +53,12 @@ from kubestow.plugins.dynamic_resources.filtering import (
 from kubestow.plugins.dynamic_resources.pools import NodeSelectionError, matching_nodes
 from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder, ClaimUpdates
 from kubestow.plugins.dynamic_resources.requests import AllocationError, Features
+from kubestow.rules.minors import Behaviour
 
 _STATE_NOT_FOUND = "not found"
 _NO_NODE_ALLOCATION = Status.error("claim allocation not found for node")
+_DISABLED = Status.unschedulable("plugin disabled")
+_NOTHING_TO_SAY = Status.unschedulable()
 _NO_CLAIMS = Status.unschedulable("no new claims to deallocate")
 _DEALLOCATED = Status.unschedulable("deallocation of ResourceClaim completed")
 _DELETED = Status.unschedulable("deletion of ResourceClaim completed")
@@ -74,10 +77,14 @@ _DEFAULT_BINDING_TIMEOUT_SECONDS = 600
 _NO_ROWS = np.empty(0, np.intp)
 
 
-class DynamicResources(
-    PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin
+class DynamicResourcesWithoutScore(
+    PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, ReservePlugin, PreBindPlugin
 ):
-    """Allocates devices to the claims of pods. Keeps a :class:`DynamicResourcesState` from PreFilter on."""
+    """Allocates devices to the claims of pods. Keeps a :class:`DynamicResourcesState` from PreFilter on.
+
+    This is the plugin before :attr:`Behaviour.SCORES_DEVICE_ALTERNATIVES`. It does nothing while the feature gate
+    DynamicResourceAllocation is off.
+    """
 
     name = "DynamicResources"
     #: Device classes map devices to extended resources.
@@ -85,7 +92,7 @@ class DynamicResources(
     label_keys = ()
     applies_to_identical_pods = True
     uncached = True
-    missing_pre_filter_error = _STATE_NOT_FOUND
+    missing_pre_filter_error: str | None = _STATE_NOT_FOUND
     time_limit = None  # bindingTimeout applies instead
     parallel = True
 
@@ -95,9 +102,15 @@ class DynamicResources(
         super().__init__(args, handle)
         self._tracker = handle.cluster.resource_claims
         self._usability = ClaimUsability(self._tracker)
+        self._enabled = handle.feature_enabled("DynamicResourceAllocation")
+        self._capitalizes_owner = handle.emulates(Behaviour.CLAIM_OWNER_IS_CAPITALIZED)
+        #: Whether PostFilter has no reason for a pod without claims in its spec.
+        self._skips_pods_without_claims = handle.emulates(
+            Behaviour.POST_FILTER_SKIPS_PODS_WITHOUT_CLAIMS
+        ) and not handle.emulates(Behaviour.POST_FILTER_LOOKS_AT_ALL_PODS)
         self._features = Features.from_gates(handle)
         self._classes = handle.cluster.catalog(DeviceClass)
-        self._extended_resources = ExtendedResources(self._classes)
+        self._extended_resources = extended_resources(self._classes, handle.emulates)
         self._updates = ClaimUpdates(handle, allocation_timestamps=self._features.binding_conditions)
         timeout = args.binding_timeout
         binding_timeout = timedelta(seconds=_DEFAULT_BINDING_TIMEOUT_SECONDS if timeout is None else timeout.seconds)
@@ -131,6 +144,8 @@ class DynamicResources(
             on(EventResource.RESOURCE_SLICE, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
             on(_DEVICES_FREED, Action.UPDATE, invalidates=Invalidation.NOTHING),
         )
+        if not self._enabled:
+            self.events_to_register, self.missing_pre_filter_error = (), None
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """The same for all pods without claims; None for the others, and for those that devices are requested for."""
@@ -154,21 +169,28 @@ class DynamicResources(
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Gates a pod until all its claims are usable."""
+        if not self._enabled:
+            return SUCCESS
         try:
             pod_resource_claims(pod, self._tracker)
         except ClaimNotUsable as error:
-            return Status.unresolvable(str(error))
+            return self._not_usable(error)
         return SUCCESS
+
+    def _not_usable(self, error: ClaimNotUsable) -> Status:
+        return Status.unresolvable(str(error) if self._capitalizes_owner else error.former)
 
     # -- PreFilter and Filter --------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Collects the claims and rejects the pod if one cannot be allocated on any node; skips without claims."""
         state.put(DynamicResourcesState())
+        if not self._enabled:
+            return Status.skip()
         try:
             found = DynamicResourcesState(pod_resource_claims(pod, self._tracker))
         except ClaimNotUsable as error:
-            return Status.unresolvable(str(error))
+            return self._not_usable(error)
         if self._requests_devices(pod):
             found.extended_index = len(found.claims)
             existing = self._tracker.extended_resource_claim(pod.uid)
@@ -200,7 +222,7 @@ class DynamicResources(
         found = state.get(DynamicResourcesState)
         return None if found is None or not found.claims else self._filter.verdict(found, pod, nodes)
 
-    # -- PostFilter and Score --------------------------------------------------------------------------------------
+    # -- PostFilter ------------------------------------------------------------------------------------------------
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
@@ -209,6 +231,10 @@ class DynamicResources(
 
         QUIRK (semantics 8.16): without state, because an earlier PreFilter plugin rejected the pod, this is an error.
         """
+        if not self._enabled:
+            return PostFilterResult(_DISABLED)
+        if self._skips_pods_without_claims and not pod.spec.resource_claims:
+            return PostFilterResult(_NOTHING_TO_SAY)
         found = state.get(DynamicResourcesState)
         if found is None:
             return PostFilterResult(Status.error(_STATE_NOT_FOUND))
@@ -225,26 +251,6 @@ class DynamicResources(
                 delete = partial(self._updates.delete, claim)
                 return PostFilterResult(_DELETED, action=delete)
         return PostFilterResult(_STILL_UNSCHEDULABLE)
-
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """The ranks of the allocated subrequests, summed over all claims."""
-        found = state.get(DynamicResourcesState)
-        if found is None:
-            raise PluginError(self.name, "Score", _STATE_NOT_FOUND)
-        scores = np.zeros(len(nodes), np.int64)
-        if not any(request.first_available for claim in found.claims for request in claim.spec.devices.requests):
-            return scores
-        allocated = 0
-        for claim in found.claims:
-            if (allocation := claim.status.allocation) is not None:
-                allocated += _subrequest_score(claim, {result.request for result in allocation.devices.results})
-        for position, score in self._filter.sum_over_claims(found, pod, nodes, _subrequest_score).items():
-            scores[position] = allocated + score
-        return scores
-
-    def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
-        """Scales linearly: the highest score becomes 100."""
-        return normalized(scores)
 
     # -- Reserve ---------------------------------------------------------------------------------------------------
 
@@ -321,6 +327,31 @@ class DynamicResources(
                 return any(claim.metadata.uid == new.metadata.uid for claim in pod_resource_claims(pod, self._tracker))
             return False
         return self._usability.are_usable(pod)
+
+
+class DynamicResources(DynamicResourcesWithoutScore, ScorePlugin):
+    """Allocates devices to the claims of pods, and prefers nodes with devices for the first alternatives."""
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        """The ranks of the allocated subrequests, summed over all claims."""
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            raise PluginError(self.name, "Score", _STATE_NOT_FOUND)
+        scores = np.zeros(len(nodes), np.int64)
+        requests = (request for claim in found.claims for request in claim.spec.devices.requests)
+        if not (self._features.prioritized_list and any(request.first_available for request in requests)):
+            return scores
+        allocated = 0
+        for claim in found.claims:
+            if (allocation := claim.status.allocation) is not None:
+                allocated += _subrequest_score(claim, {result.request for result in allocation.devices.results})
+        for position, score in self._filter.sum_over_claims(found, pod, nodes, _subrequest_score).items():
+            scores[position] = allocated + score
+        return scores
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
+        """Scales linearly: the highest score becomes 100."""
+        return normalized(scores)
 
 
 def _key_of_claim(old: ResourceClaim | None, new: ResourceClaim) -> Hashable | None:

@@ -10,7 +10,7 @@ slice with an unknown kind of node selection counts on all nodes; a class whose 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
 from kubestow.plugins.dynamic_resources.cel import SelectorCache, SelectorError
 from kubestow.plugins.dynamic_resources.pools import NodeSelectionError, PooledDevice, PublishedSlices
+from kubestow.rules.minors import Behaviour
 from kubestow.rules.requests import Amounts
 
 Int64s = NDArray[np.int64]
@@ -140,20 +141,73 @@ class ExtendedResources:
         for resource in resources:
             device_class = self.device_class(resource)
             assert device_class is not None
-            of_resource, mapped = _device_requests(pod, resource, device_class.metadata.name)
+            of_resource, mapped = self._device_requests(pod, resource, device_class.metadata.name)
             requests += of_resource
             mappings += mapped
         spec = ResourceClaimSpec(devices=DeviceClaim(requests=sorted(requests, key=lambda request: request.name)))
         with_requests = ResourceClaim(metadata=claim.metadata, spec=spec, status=claim.status)
         return ExtendedResourceClaim(with_requests, tuple(mappings))
 
+    def _device_requests(self, pod: PodInfo, resource: str, class_name: str) -> _DeviceRequests:
+        return _shared_requests(pod, resource, class_name)
+
+
+class ExtendedResourcesOfContainers(ExtendedResources):
+    """The extended resources before :attr:`Behaviour.EXTENDED_RESOURCES_ARE_SHARED_BY_CONTAINERS`."""
+
+    def is_requested(self, requests: Amounts) -> bool:
+        return super().is_requested({name: requests[name] for name in requests if is_extended_resource(name)})
+
+    def _current(self) -> dict[str, DeviceClass]:
+        if self._version != self._classes.version:
+            by_name = sorted(self._classes, key=lambda each: each.metadata.name)
+            self._by_resource = {
+                each.spec.extended_resource_name or DEVICE_CLASS_PREFIX + each.metadata.name: each for each in by_name
+            }
+            self._version = self._classes.version
+        return self._by_resource
+
+    def backed_by_devices(self, nodes: Nodes, pod: PodInfo) -> tuple[NDArray[np.intp], list[tuple[str, ...] | None]]:
+        """As in a current minor version, but a node that lists a resource offers it, 0 of it too.
+
+        QUIRK: on a node that lacks one of the resources, and on every node for a pod with claims of its own, devices
+        are requested for the resources that the node offers, too.
+        """
+        names = [name for name, amount in pod.shape.requests.items() if amount and is_extended_resource(name)]
+        known = tuple(sorted(name for name in names if self.device_class(name) is not None))
+        backed: dict[tuple[str, ...] | None, int] = {}
+        numbers = np.empty(len(nodes), np.intp)
+        for position in range(len(nodes)):
+            lacking = [name for name in names if name not in nodes.node(position).status.allocatable]
+            resources: tuple[str, ...] | None = known if lacking or pod.spec.resource_claims else ()
+            if any(name not in known for name in lacking):
+                resources = None
+            numbers[position] = backed.setdefault(resources, len(backed))
+        return numbers, list(backed)
+
+    def _device_requests(self, pod: PodInfo, resource: str, class_name: str) -> _DeviceRequests:
+        requests: list[DeviceRequest] = []
+        mappings: list[ContainerExtendedResourceRequest] = []
+        for index, container in enumerate([*pod.spec.init_containers, *pod.spec.containers]):
+            request, names = _request(index, container, resource, class_name, ())
+            mappings += [_mapping(container, resource, name) for name in names]
+            requests += [request] if request is not None else []
+        return requests, mappings
+
+
+def extended_resources(classes: Catalog[DeviceClass], emulates: Callable[[Behaviour], bool]) -> ExtendedResources:
+    """The extended resources of device classes, as a minor version has them."""
+    is_shared = emulates(Behaviour.EXTENDED_RESOURCES_ARE_SHARED_BY_CONTAINERS)
+    return ExtendedResources(classes) if is_shared else ExtendedResourcesOfContainers(classes)
+
 
 # -- requests of containers ----------------------------------------------------------------------------------------
 
 
-def _device_requests(
-    pod: PodInfo, resource: str, class_name: str
-) -> tuple[list[DeviceRequest], list[ContainerExtendedResourceRequest]]:
+_DeviceRequests = tuple[list[DeviceRequest], list[ContainerExtendedResourceRequest]]
+
+
+def _shared_requests(pod: PodInfo, resource: str, class_name: str) -> _DeviceRequests:
     """The device requests of all containers of a pod for one resource, and the mappings of containers to them.
 
     Containers and sidecars have requests of their own. An ordinary init container uses the requests of containers that
@@ -222,9 +276,9 @@ class DeviceCounts:
     def __init__(self, handle: Handle) -> None:
         self._cluster = handle.cluster
         self._enabled = handle.feature_enabled("DRAExtendedResource")
-        self._extended_resources = ExtendedResources(handle.cluster.catalog(DeviceClass))
+        self._extended_resources = extended_resources(handle.cluster.catalog(DeviceClass), handle.emulates)
         self._slices = PublishedSlices(handle.cluster.catalog(ResourceSlice), partitionable_devices=True)
-        self._selectors = SelectorCache()
+        self._selectors = SelectorCache(multiple_allocations=handle.feature_enabled("DRAConsumableCapacity"))
 
     def is_backed(self, resource: str) -> bool:
         """Whether devices back a resource on nodes that do not offer it themselves."""

@@ -32,17 +32,17 @@ from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status, Verdict
 from kubestow.plugins.dynamic_resources.allocator import Allocator, ClaimsToAllocate, Outcome, Solution
 from kubestow.plugins.dynamic_resources.cel import SelectorError
-from kubestow.plugins.dynamic_resources.extended_resources import ExtendedResourceClaim, ExtendedResources
+from kubestow.plugins.dynamic_resources.extended_resources import ExtendedResourceClaim, extended_resources
+from kubestow.plugins.dynamic_resources.former_allocators import device_pools
 from kubestow.plugins.dynamic_resources.pools import (
-    DevicePools,
     DevicesByNode,
     NodeSelectionError,
-    PublishedSlices,
     matching_nodes,
 )
 from kubestow.plugins.dynamic_resources.requests import AllocationError, AllocationTimeout, Features
 
 _CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims")
+_TIMED_OUT = Status.unresolvable("timed out trying to allocate devices")
 _INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
 _NOT_AVAILABLE = Status.unresolvable("resourceclaim not available on the node")
 _STALE_EXTENDED_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
@@ -56,6 +56,7 @@ _FAILED_KEY, _CANNOT_FIT_KEY = len(Outcome), len(Outcome) + 1
 _KEYS = {
     _CANNOT_ALLOCATE: int(Outcome.NO_SOLUTION),
     _INVALID_POOLS: int(Outcome.INVALID_POOLS),
+    _TIMED_OUT: int(Outcome.TIMED_OUT),
     _CANNOT_FIT: _CANNOT_FIT_KEY,
 }
 
@@ -110,7 +111,14 @@ class DynamicResourcesState:
 
 
 class ClaimNotUsable(Exception):
-    """A claim of a pod does not exist, is being deleted, or belongs to another pod; the text says which claim."""
+    """A claim of a pod does not exist, is being deleted, or belongs to another pod; the text says which claim.
+
+    ``former`` is the text before :attr:`Behaviour.CLAIM_OWNER_IS_CAPITALIZED`.
+    """
+
+    def __init__(self, text: str, *, former: str = "") -> None:
+        super().__init__(text)
+        self.former = former or text
 
 
 def pod_resource_claims(pod: PodInfo, tracker: ResourceClaimTracker) -> list[ResourceClaim]:
@@ -177,7 +185,10 @@ def _usable_claim(
         raise ClaimNotUsable(f'resourceclaim "{name}" is being deleted')
     owner = claim.metadata.controller
     if reference.resource_claim_name is None and (owner is None or owner.uid != pod.uid):
-        raise ClaimNotUsable(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
+        raise ClaimNotUsable(
+            f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)",
+            former=f"ResourceClaim {claim.key} was not created for pod {pod.key} (pod is not owner)",
+        )
     return claim
 
 
@@ -209,10 +220,9 @@ class ClaimFilter:
         self._features = features
         self._binding_timeout = binding_timeout
         classes = handle.cluster.catalog(DeviceClass)
-        self._extended_resources = ExtendedResources(classes)
+        self._extended_resources = extended_resources(classes, features.emulates)
         self._slices = handle.cluster.catalog(ResourceSlice)
-        slices = PublishedSlices(self._slices, partitionable_devices=features.partitionable_devices)
-        self._pools = DevicePools(slices, handle.cluster.nodes)
+        self._pools = device_pools(self._slices, handle.cluster.nodes, features)
         self._allocator = Allocator(handle.cluster.resource_claims, classes, features, max_steps=max_steps)
 
     def verdict(self, state: DynamicResourcesState, pod: PodInfo, nodes: Nodes) -> Verdict:
@@ -367,7 +377,14 @@ class ClaimFilter:
 
 
 class DeviceBindingFailed(Exception):
-    """A binding failure condition of a device is true; the text names the claim, the reason and the message."""
+    """A binding failure condition of a device is true; the text names the claim, the reason and the message.
+
+    ``former`` is the text before :attr:`Behaviour.DEVICE_BINDING_ERRORS_NAME_THE_CLAIM_LAST`.
+    """
+
+    def __init__(self, claim: str, reason: str, message: str) -> None:
+        super().__init__(f'device binding failed: claim={claim}, reason={reason}, message="{message}"')
+        self.former = f'claim {claim} binding failed: reason={reason}, message="{message}"'
 
 
 def has_binding_conditions(claim: ResourceClaim) -> bool:
@@ -398,8 +415,7 @@ def is_ready_for_binding(claim: ResourceClaim) -> bool:
         true = [condition for condition in status.conditions if condition.status == "True"]
         for condition in true:
             if condition.type in result.binding_failure_conditions:
-                subject = f"claim={claim.metadata.name}, reason={condition.reason}"
-                raise DeviceBindingFailed(f'device binding failed: {subject}, message="{condition.message}"')
+                raise DeviceBindingFailed(claim.metadata.name, condition.reason, condition.message)
         if not {condition.type for condition in true}.issuperset(result.binding_conditions):
             return False
     return True

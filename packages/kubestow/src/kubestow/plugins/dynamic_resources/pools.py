@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -203,6 +203,9 @@ class PublishedSlices:
     node selection, although they are part of their pools.
     """
 
+    #: Whether slices with shared counters are for the whole pool, and carry no devices.
+    counters_are_apart = True
+
     def __init__(self, catalog: Catalog[ResourceSlice], *, partitionable_devices: bool) -> None:
         self._catalog = catalog
         self.partitionable_devices = partitionable_devices
@@ -234,15 +237,18 @@ class PublishedSlices:
             published.content = contents.setdefault(published.content, published.content)
             self._by_name[published.name] = published
             self.by_pool.setdefault(published.pool, []).append(published)
-            if not self.partitionable_devices and (published.per_device_node_selection or source.spec.shared_counters):
+            if not self.partitionable_devices and self._needs_partitionable_devices(published):
                 continue
-            if source.spec.shared_counters:
+            if source.spec.shared_counters and self.counters_are_apart:
                 self.shared_counters.setdefault(published.pool, []).append(published)
             elif node_name := source.spec.node_name:
                 self.node_local.setdefault(node_name, []).append(published)
             else:
                 self.multi_node.append(published)
         self.version = self._catalog.version
+
+    def _needs_partitionable_devices(self, published: PublishedSlice) -> bool:
+        return published.per_device_node_selection or bool(published.source.spec.shared_counters)
 
 
 def matching_nodes(selector: NodeSelector, nodes: Nodes) -> Mask:
@@ -312,9 +318,10 @@ class AccessibleDevices:
         return None if any(content is None for _, content in contents) else contents
 
     @classmethod
-    def of(cls, pools: Iterable[DevicePool]) -> AccessibleDevices:
-        """Orders pools by driver and name, those with binding conditions last."""
-        ordered = tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
+    def of(cls, pools: Iterable[DevicePool], *, binding_conditions_last: bool = True) -> AccessibleDevices:
+        """Orders pools by driver and name, by default those with binding conditions last."""
+        last = binding_conditions_last
+        ordered = tuple(sorted(pools, key=lambda pool: (last and pool.has_binding_conditions, pool.id)))
         return cls(ordered, tuple(candidate for pool in ordered for candidate in pool.candidates))
 
 
@@ -344,8 +351,9 @@ class _Gathered:
 class DevicePools:
     """Gathers the published slices into pools, for the nodes of a table."""
 
-    def __init__(self, slices: PublishedSlices, table: NodeTable) -> None:
+    def __init__(self, slices: PublishedSlices, table: NodeTable, *, binding_conditions_last: bool = True) -> None:
         self._slices, self._table = slices, table
+        self._binding_conditions_last = binding_conditions_last
         #: The versions of slices and nodes for which ``_by_node`` holds.
         self._versions = (-1, -1)
         self._by_node = DevicesByNode([], np.empty(0, np.intp))
@@ -434,7 +442,10 @@ class DevicePools:
                 _add_slice(by_pool, published)
         unusable = self._unusable_besides(by_pool)
         pools = [self._pool(pool, slices, inaccessible) for pool, slices in by_pool.items()]
-        devices = AccessibleDevices.of([*(pool for pool in pools if pool is not None), *unusable.values()])
+        devices = AccessibleDevices.of(
+            [*(pool for pool in pools if pool is not None), *unusable.values()],
+            binding_conditions_last=self._binding_conditions_last,
+        )
         return _Gathered(devices, node_local, {pool: self._slices.by_pool[pool] for pool in by_pool}, unusable)
 
     def _pool(
@@ -449,15 +460,15 @@ class DevicePools:
             of_generation = [other for other in self._slices.by_pool[pool] if other.generation == generation]
             if len(of_generation) != slice_count:
                 return DevicePool(pool, is_incomplete=True)
-        accessible = sorted(accessible, key=lambda published: published.name)
+        accessible = sorted(accessible, key=self._slice_order)
         names = {published.name for published in accessible}
         of_other_slices = [device for other in of_generation if other.name not in names for device in other.devices]
         devices = [device for published in accessible if not published.shared_counters for device in published.devices]
         counters = [pair for published in accessible for pair in published.shared_counters]
         invalid_reason = (
             next((published.invalid_reason for published in accessible if published.invalid_reason), "")
-            or _duplicate([device.id.device for device in devices], "device name")
-            or _duplicate([name for name, _ in counters], "counter set name")
+            or duplicate_name([device.id.device for device in devices], "device name")
+            or duplicate_name([name for name, _ in counters], "counter set name")
         )
         if not invalid_reason and self._slices.partitionable_devices:
             invalid_reason = _unknown_counter([*devices, *of_other_slices], dict(counters))
@@ -468,6 +479,10 @@ class DevicePools:
         if not (counters or of_other_slices or inaccessible):
             complete.content = tuple(published.content for published in accessible)
         return complete
+
+    def _slice_order(self, published: PublishedSlice) -> Any:
+        """The key that orders the slices of a pool."""
+        return published.name
 
 
 def _add_slice(by_pool: dict[PoolID, list[PublishedSlice]], published: PublishedSlice) -> None:
@@ -480,7 +495,8 @@ def _add_slice(by_pool: dict[PoolID, list[PublishedSlice]], published: Published
     slices.append(published)
 
 
-def _duplicate(names: Sequence[str], what: str) -> str:
+def duplicate_name(names: Sequence[str], what: str) -> str:
+    """What is wrong with names that should be unique; empty if nothing is."""
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -40,6 +40,7 @@ from kubestow.plugins.dynamic_resources.filtering import (
     is_ready_for_binding,
 )
 from kubestow.plugins.dynamic_resources.requests import Features
+from kubestow.rules.minors import Behaviour
 
 _BINDING_CONDITIONS_PENDING = EventType(
     "BindingConditionsPending",
@@ -73,6 +74,7 @@ class ClaimBinder:
         self._updates = updates
         self._binding_timeout = binding_timeout
         self._on_devices_freed = on_devices_freed
+        self._names_claim_last = handle.emulates(Behaviour.DEVICE_BINDING_ERRORS_NAME_THE_CLAIM_LAST)
 
     async def bind(self, state: DynamicResourcesState, pod: PodInfo, node_name: str) -> Status | None:
         """Write the claims, then wait until their devices are ready for binding. None is success."""
@@ -157,7 +159,7 @@ class ClaimBinder:
                     if claim.status.allocation is not None and not is_ready_for_binding(claim):
                         return None
                 except DeviceBindingFailed as error:
-                    return Status.error(str(error))
+                    return Status.error(str(error) if self._names_claim_last else error.former)
             state.ready_claims += 1
         return SUCCESS
 

@@ -26,30 +26,47 @@ from kubestow.cluster.changes.catalog import Catalog
 from kubestow.framework.interface import Handle
 from kubestow.plugins.dynamic_resources.cel import SelectorCache
 from kubestow.plugins.dynamic_resources.pools import AccessibleDevices, CandidateDevice, PooledDevice
+from kubestow.rules.minors import NEWEST, Behaviour
 
 MAX_DEVICES_PER_CLAIM = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The enabled features; the defaults are those of the feature gates. Read once, when the plugin is created."""
+    """The enabled features of a minor version; the defaults are those of the feature gates.
+
+    Read once, when the plugin is created.
+    """
 
     prioritized_list: bool = True
+    admin_access: bool = True
     partitionable_devices: bool = True
     taints: bool = True
     binding_conditions: bool = True
     consumable_capacity: bool = True
     extended_resources: bool = True
+    #: Whether the allocator in use knows consumable capacity and binding conditions, be their gates on or off. Another
+    #: one is chosen if both are off: it ignores capacity requests, for example, which this one refuses.
+    full_allocator: bool = True
+    #: Whether the minor version has a behaviour.
+    emulates: Callable[[Behaviour], bool] = NEWEST.has
 
     @classmethod
     def from_gates(cls, handle: Handle) -> Features:
         """Read the feature gates."""
         enabled = handle.feature_enabled
+        conditions, status = enabled("DRADeviceBindingConditions"), enabled("DRAResourceClaimDeviceStatus")
+        together = handle.emulates(Behaviour.DEVICE_STATUS_ALONE_CHOOSES_NO_ALLOCATOR)
+        binding = conditions and status if together else conditions or status
         return cls(
+            full_allocator=handle.emulates(Behaviour.DEVICE_ALLOCATOR_DEPENDS_ON_GATES)
+            and (binding or enabled("DRAConsumableCapacity")),
+            emulates=handle.emulates,
+            admin_access=enabled("DRAAdminAccess") or not handle.emulates(Behaviour.ADMIN_ACCESS_HAS_A_GATE),
             prioritized_list=enabled("DRAPrioritizedList"),
             partitionable_devices=enabled("DRAPartitionableDevices"),
             taints=enabled("DRADeviceTaints"),
-            binding_conditions=enabled("DRADeviceBindingConditions") and enabled("DRAResourceClaimDeviceStatus"),
+            binding_conditions=conditions and status,
             consumable_capacity=enabled("DRAConsumableCapacity"),
             extended_resources=enabled("DRAExtendedResource"),
         )
@@ -139,7 +156,7 @@ def resolve_claim(
                 found = tuple(each for each in _all_candidates(subrequest, devices) if matches(subrequest, each))
                 subrequest.all_devices, subrequest.device_count = found, len(found)
         requests.append(subrequests)
-    resolved = ResolvedClaim(claim, requests, list(_constraints(claim)))
+    resolved = ResolvedClaim(claim, requests, list(_constraints(claim, features)))
     if resolved.min_device_count > MAX_DEVICES_PER_CLAIM:
         requested = f"number of requested devices {resolved.min_device_count}"
         raise AllocationError(f"claim {claim.key}: {requested} exceeds the claim limit of {MAX_DEVICES_PER_CLAIM}")
@@ -158,6 +175,12 @@ def _resolve_request(
     problem = _problem(selection, features)
     if problem:
         raise AllocationError(f"{description}{problem}")
+    if selection.capacity is not None and features.full_allocator and not features.consumable_capacity:
+        named = f"request {request.name}"
+        if subrequest and features.emulates(Behaviour.CAPACITY_OF_SUBREQUESTS_IS_REFUSED_BY_NAME):
+            named = f"subrequest {subrequest}"
+        problem = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
+        raise AllocationError(f"claim {claim.key}, {named}: {problem}")
     device_class = classes.get("", selection.device_class_name)
     if device_class is None:
         name = selection.device_class_name
@@ -169,11 +192,11 @@ def _problem(selection: DeviceSelection, features: Features) -> str:
     """What is unsupported in a request, as the rest of an error message; empty if nothing is."""
     if isinstance(selection, DeviceSubRequest) and not features.prioritized_list:
         return ": has subrequests, but the DRAPrioritizedList feature is disabled"
-    if selection.capacity is not None and not features.consumable_capacity:
-        return ": has capacity requests, but the DRAConsumableCapacity feature is disabled"
     for number, selector in enumerate(selection.selectors):
         if selector.cel is None:
             return f", selector #{number}: CEL expression empty (unsupported selector type?)"
+    if isinstance(selection, ExactDeviceRequest) and selection.admin_access is not None and not features.admin_access:
+        return ": admin access is requested, but the feature is disabled"
     if selection.allocation_mode not in ("ExactCount", "All"):
         return f": unsupported count mode {selection.allocation_mode}"
     return ""
@@ -189,12 +212,14 @@ def _all_candidates(request: ResolvedRequest, devices: AccessibleDevices) -> Ite
         yield from pool.candidates
 
 
-def _constraints(claim: ResourceClaim) -> Iterator[Constraint]:
+def _constraints(claim: ResourceClaim, features: Features) -> Iterator[Constraint]:
+    compares_values = features.emulates(Behaviour.DISTINCT_ATTRIBUTE_COMPARES_VALUES)
     for number, declared in enumerate(claim.spec.devices.constraints):
         if declared.match_attribute is not None:
             yield MatchAttribute(declared.requests, declared.match_attribute)
-        elif declared.distinct_attribute is not None:
-            yield DistinctAttribute(declared.requests, declared.distinct_attribute)
+        elif declared.distinct_attribute is not None and features.full_allocator:
+            distinct = DistinctAttribute if compares_values else DistinctDevices
+            yield distinct(declared.requests, declared.distinct_attribute)
         else:
             problem = f"constraint #{number}: empty constraint (unsupported constraint type?)"
             raise AllocationError(f"claim {claim.key}, {problem}")
@@ -302,3 +327,13 @@ class DistinctAttribute(Constraint):
 
     def _remove_value(self, request: str) -> None:
         self._values.pop(request, None)
+
+
+class DistinctDevices(DistinctAttribute):
+    """The constraint before :attr:`Behaviour.DISTINCT_ATTRIBUTE_COMPARES_VALUES`.
+
+    QUIRK: not values are compared but their addresses, so a value equals only itself.
+    """
+
+    def _permits_value(self, value: DeviceAttribute) -> bool:
+        return all(value is not other for other in self._values.values())

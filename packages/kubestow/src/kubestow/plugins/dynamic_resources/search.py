@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -36,7 +36,7 @@ from kubestow.cluster.resource_claims import DeviceID, ResourceClaimTracker
 from kubestow.errors import InvalidQuantity
 from kubestow.plugins.dynamic_resources.cel import SelectorCache, SelectorError
 from kubestow.plugins.dynamic_resources.dead_ends import DeadEnd, DeadEnds, Place, SideEffects
-from kubestow.plugins.dynamic_resources.pools import CandidateDevice, CounterAmounts, DevicePool, PooledDevice, PoolID
+from kubestow.plugins.dynamic_resources.pools import CandidateDevice, CounterAmounts, DevicePool, PooledDevice
 from kubestow.plugins.dynamic_resources.requests import (
     MAX_DEVICES_PER_CLAIM,
     AllocationError,
@@ -62,7 +62,7 @@ class DeviceResult:
     consumed_capacity: Mapping[str, Quantity] | None
 
 
-class _ClaimLimitExceeded(Exception):
+class ClaimLimitExceeded(Exception):
     """This combination of devices exceeds the claim limit; one with other subrequests may not."""
 
 
@@ -101,7 +101,7 @@ class AllocationSearch:
         #: The capacity in nano units that this search has consumed, by shared device.
         self._consumed_capacity: dict[DeviceID, Counter[str]] = {}
         #: The amounts in nano units that this search has charged to shared counters, by pool.
-        self._consumed_counters: dict[PoolID, dict[str, dict[str, int]]] = {}
+        self._consumed_counters: dict[DevicePool, dict[str, dict[str, int]]] = {}
 
     def run(self, claims: Sequence[ResolvedClaim]) -> list[list[DeviceResult]] | None:
         """The devices for each claim, None if there is no solution. Raises AllocationError or SelectorError."""
@@ -126,7 +126,7 @@ class AllocationSearch:
         if request_index >= len(requests):
             try:
                 return self._allocate_request(claim_index + 1, 0)
-            except _ClaimLimitExceeded:
+            except ClaimLimitExceeded:
                 return False
         subrequests = requests[request_index]
         self._reached = max(self._reached, self._first_requests[claim_index] + request_index + 1)
@@ -137,10 +137,10 @@ class AllocationSearch:
             try:
                 if self._allocate_device(claim_index, request_index, subrequest, 0, 0):
                     return True
-            except _ClaimLimitExceeded:
+            except ClaimLimitExceeded:
                 exceeded += 1
         if exceeded == len(subrequests):
-            raise _ClaimLimitExceeded
+            raise ClaimLimitExceeded
         return False
 
     def _allocate_device(
@@ -156,7 +156,7 @@ class AllocationSearch:
         if device_index >= request.device_count:
             return self._allocate_request(claim_index, request_index + 1)
         if len(self._results[claim_index]) + request.device_count - device_index > MAX_DEVICES_PER_CLAIM:
-            raise _ClaimLimitExceeded
+            raise ClaimLimitExceeded
         place = Place(claim_index, self._first_requests[claim_index] + request_index, request, device_index, start)
         if self._dead_ends is None:
             found = False
@@ -178,14 +178,14 @@ class AllocationSearch:
             if known.after is not None:
                 self._restore(dead_ends, place, known.after)
             if known.exceeds_limit:
-                raise _ClaimLimitExceeded
+                raise ClaimLimitExceeded
             return False
         if dead_ends.lacks_devices(place, {at for at, _ in in_use}):
             return False
         try:
             if self._try_devices(place, request_index):
                 return True
-        except _ClaimLimitExceeded:
+        except ClaimLimitExceeded:
             self._remember(dead_ends, place, before, exceeds_limit=True)
             raise
         self._remember(dead_ends, place, before, exceeds_limit=False)
@@ -262,14 +262,14 @@ class AllocationSearch:
     def _may_match(self, request: ResolvedRequest, candidate: CandidateDevice) -> bool | None:
         """Whether a search can give a device to a request; None if its selectors or quantities are invalid."""
         device = candidate.device
-        if not request.has_admin_access and self._tracker.devices.is_allocated(device.id):
+        if not request.has_admin_access and self._is_allocated(device.id):
             return False
-        taints = device.device.taints if self._features.taints and not device.consumes_counters else []
+        prevents = self._features.taints and not device.consumes_counters
         consumed = self._tracker.devices.consumed_capacity(device.id)
         try:
             return (
                 request.matches(candidate, self._selectors, self._features)
-                and _tolerates_all(request.selection.tolerations, taints)
+                and (not prevents or self._is_tolerated(request, device))
                 and (
                     not self._features.consumable_capacity or has_capacity(device, request.selection.capacity, consumed)
                 )
@@ -321,7 +321,11 @@ class AllocationSearch:
         claims = self._allocated.get(device, set())
         if request.has_admin_access:
             return claim_index in claims
-        return bool(claims) or self._tracker.devices.is_allocated(device)
+        return bool(claims) or self._is_allocated(device)
+
+    def _is_allocated(self, device: DeviceID) -> bool:
+        devices = self._tracker.devices
+        return devices.is_allocated(device) or (not self._features.consumable_capacity and devices.is_shared(device))
 
     def _allocate(
         self, claim_index: int, request: ResolvedRequest, candidate: CandidateDevice
@@ -333,7 +337,7 @@ class AllocationSearch:
             return None
         if not self._charge_counters(device, candidate.pool, is_shared=is_shared):
             return None
-        if self._features.taints and not _tolerates_all(request.selection.tolerations, device.device.taints):
+        if self._features.taints and not self._is_tolerated(request, device):
             return None
         if not self._add_to_constraints(claim_index, request, device):
             return None
@@ -356,9 +360,14 @@ class AllocationSearch:
                 return
             self._allocated[device.id].discard(claim_index)
             if device.consumes_counters:
-                add_consumption(self._consumed_counters.setdefault(candidate.pool.id, {}), device, -1)
+                add_consumption(self._consumed_counters.setdefault(candidate.pool, {}), device, -1)
 
         return deallocate
+
+    def _is_tolerated(self, request: ResolvedRequest, device: PooledDevice) -> bool:
+        """Whether every taint that prevents allocation is tolerated."""
+        preventing = (taint for taint in device.device.taints if taint.effect in _PREVENTING_EFFECTS)
+        return tolerates_all(request.selection.tolerations, preventing)
 
     def _add_to_constraints(self, claim_index: int, request: ResolvedRequest, device: PooledDevice) -> bool:
         constraints = self._constraints_on(claim_index, request)
@@ -404,7 +413,7 @@ class AllocationSearch:
             return False
         if is_shared and (self._tracker.devices.consumed_capacity(device.id) or device.id in self._consumed_capacity):
             return True
-        consumed = self._consumed_counters.setdefault(pool.id, {})
+        consumed = self._consumed_counters.setdefault(pool, {})
         add_consumption(consumed, device, +1)
         for counter_set, available in self._available_counters.of_pool(pool).items():
             charged = consumed.get(counter_set, {})
@@ -414,10 +423,9 @@ class AllocationSearch:
         return True
 
 
-def _tolerates_all(tolerations: Sequence[DeviceToleration], taints: Sequence[DeviceTaint]) -> bool:
-    """Whether every taint that prevents allocation is tolerated."""
-    preventing = (taint for taint in taints if taint.effect in _PREVENTING_EFFECTS)
-    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in preventing)
+def tolerates_all(tolerations: Sequence[DeviceToleration], taints: Iterable[DeviceTaint]) -> bool:
+    """Whether every taint is tolerated."""
+    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
 def _has_side_effects(claim: ResolvedClaim) -> bool:
@@ -510,10 +518,14 @@ def _binary_quantity(value: int) -> str:
 
 
 class AvailableCounters:
-    """Counter amounts that allocated devices do not consume, cached per pool until its allocations change."""
+    """Counter amounts that allocated devices do not consume, cached per pool until its allocations change.
 
-    def __init__(self, tracker: ResourceClaimTracker) -> None:
+    Without ``shares``, devices of which only shares are allocated consume nothing.
+    """
+
+    def __init__(self, tracker: ResourceClaimTracker, *, shares: bool = True) -> None:
         self._tracker = tracker
+        self._shares = shares
         self._cache: dict[DevicePool, tuple[int, dict[str, dict[str, int]]]] = {}
 
     def clear(self) -> None:
@@ -527,7 +539,8 @@ class AvailableCounters:
         if cached is None or cached[0] != changes:
             available = {name: dict(counters) for name, counters in pool.shared_counters.items()}
             for device in pool.devices():
-                if self._tracker.devices.is_allocated(device.id) or self._tracker.devices.is_shared(device.id):
+                devices = self._tracker.devices
+                if devices.is_allocated(device.id) or (self._shares and devices.is_shared(device.id)):
                     add_consumption(available, device, -1)
             cached = self._cache[pool] = (changes, available)
         return cached[1]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
 
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources
+from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResourcesWithoutScore
 from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import PluginHarness, node, pod
@@ -17,6 +19,7 @@ from kubestow.testing import PluginHarness, node, pod
 DRIVER = "gpu.example.com"
 
 Object = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def device(name: str, *, memory: str | None = None, taints: Sequence[Object] = (), **fields: Any) -> Object:
@@ -126,9 +129,10 @@ class DeviceHarness(PluginHarness):
             self.cluster.catalog(type(obj)).put(obj)
 
     @property
-    def plugin(self) -> DynamicResources:
+    def plugin(self) -> DynamicResourcesWithoutScore:
         """The DynamicResources plugin of the default profile."""
-        (found,) = (p for p in self.profiles["default-scheduler"].plugins if isinstance(p, DynamicResources))
+        plugins = self.profiles["default-scheduler"].plugins
+        (found,) = (plugin for plugin in plugins if isinstance(plugin, DynamicResourcesWithoutScore))
         return found
 
     def claim(self, name: str = "c") -> ResourceClaim:
@@ -178,3 +182,27 @@ GPU = slice_of("d0", node="n")
 def single_node(*objects: ResourceSlice | DeviceClass | ResourceClaim, **fields: Any) -> DeviceHarness:
     """A harness with one node, ``n``."""
     return DeviceHarness(NODE, *objects, **fields)
+
+
+def condition(kind: str, *, reason: str = "", of: str = "d0") -> dict[str, Any]:
+    """A true condition of a device, as a driver reports it."""
+    report = {"type": kind, "status": "True", "reason": reason, "message": "see log"}
+    return {"driver": DRIVER, "pool": "n", "device": of, "conditions": [report]}
+
+
+def report(harness: DeviceHarness, *conditions: dict[str, Any]) -> None:
+    """The driver reports conditions of the claim ``c``."""
+    status = claim("c", status={"devices": list(conditions)}).status.devices
+    current = harness.claim()
+    harness.put(msgspec.structs.replace(current, status=msgspec.structs.replace(current.status, devices=status)))
+
+
+def report_while_waiting(harness: DeviceHarness, *conditions: dict[str, Any]) -> None:
+    """The driver reports conditions while PreBind waits."""
+
+    async def wait_for(condition: Callable[[], T | None], seconds: float) -> T | None:
+        assert condition() is None
+        report(harness, *conditions)
+        return condition()
+
+    harness.wait_for = wait_for  # type: ignore[method-assign]

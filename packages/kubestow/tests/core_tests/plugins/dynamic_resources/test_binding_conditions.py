@@ -11,12 +11,13 @@ import pytest
 
 from core_tests.plugins.dynamic_resources.devices import (
     DRIVER,
-    DeviceHarness,
     allocation,
     claim,
+    condition,
     device,
     exactly,
     pod_with,
+    report_while_waiting,
     single_node,
     slice_of,
 )
@@ -27,32 +28,6 @@ from kubestow.plugins.dynamic_resources.filtering import is_ready_for_binding
 
 T = TypeVar("T")
 WITH_CONDITIONS = slice_of(device("d0", bindingConditions=["Attached"], bindingFailureConditions=["Broken"]), node="n")
-
-
-def condition(kind: str, *, reason: str = "") -> dict[str, Any]:
-    return condition_of("d0", kind, reason=reason)
-
-
-def condition_of(device_name: str, kind: str, *, reason: str = "") -> dict[str, Any]:
-    report = {"type": kind, "status": "True", "reason": reason, "message": "see log"}
-    return {"driver": DRIVER, "pool": "n", "device": device_name, "conditions": [report]}
-
-
-def report(harness: DeviceHarness, *conditions: dict[str, Any], name: str = "c") -> None:
-    status = claim("c", status={"devices": list(conditions)}).status.devices
-    current = harness.claim(name)
-    harness.put(msgspec.structs.replace(current, status=msgspec.structs.replace(current.status, devices=status)))
-
-
-def report_while_waiting(harness: DeviceHarness, *conditions: dict[str, Any]) -> None:
-    """The driver reports conditions while PreBind waits."""
-
-    async def wait_for(condition: Callable[[], T | None], seconds: float) -> T | None:
-        assert condition() is None
-        report(harness, *conditions)
-        return condition()
-
-    harness.wait_for = wait_for  # type: ignore[method-assign]
 
 
 def test_pre_bind_waits_for_the_binding_conditions() -> None:
@@ -148,17 +123,17 @@ def test_a_report_costs_a_look_at_few_of_the_claims_that_a_pod_waits_for(monkeyp
         looked_at.append(of.metadata.name)
         return is_ready_for_binding(of)
 
-    async def wait_for(condition: Callable[[], T | None], seconds: float) -> T | None:
-        result = condition()
+    async def wait_for(is_met: Callable[[], T | None], seconds: float) -> T | None:
+        result = is_met()
         for number in reversed(range(20)):
             assert result is None
-            attached = condition_of(f"d{number}", "Attached")
+            attached = condition("Attached", of=f"d{number}")
             current = harness.claim(f"c{number}")
             status = claim("c", status={"devices": [attached]}).status.devices
             harness.put(
                 msgspec.structs.replace(current, status=msgspec.structs.replace(current.status, devices=status))
             )
-            result = condition()
+            result = is_met()
         return result
 
     monkeypatch.setattr(pre_bind, "is_ready_for_binding", is_ready)
