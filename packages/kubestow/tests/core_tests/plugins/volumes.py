@@ -6,17 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubestow.api.core import Node, Pod
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow.testing import PluginHarness
 
 
 def plugin_harness(
-    *objects: Any, gates: Mapping[str, bool] | None = None, profile: Mapping[str, Any] | None = None
+    *objects: Any,
+    gates: Mapping[str, bool] | None = None,
+    profile: Mapping[str, Any] | None = None,
+    minor: Minor = NEWEST,
 ) -> PluginHarness:
     """A scheduler whose cluster has these objects, of any kind."""
     made = PluginHarness(
         [obj for obj in objects if isinstance(obj, Node)],
         gates=gates,
         profile=profile,
+        minor=minor,
     )
     put(made, *(obj for obj in objects if not isinstance(obj, Node)))
     return made
