@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from kubestow.config import FeatureGates
 from kubestow.errors import InvalidQuantity
-from kubestow.rules.requests import placed_requests, requests_by_spec, scored_requests
+from kubestow.rules.minors import Minor
+from kubestow.rules.requests import RequestRules, placed_requests, requests_by_spec, scored_requests
 from kubestow.testing import pod
 
 MIB = 2**20
@@ -83,3 +85,87 @@ def test_requests_beyond_int64_count_as_the_largest_and_the_least() -> None:
     assert requests_by_spec(huge) == {"cpu": 2**63 - 1, "memory": 2**63 - 1}
     negative = pod(spec={"containers": [container(cpu="-9E"), container("d", memory="-9E")]})
     assert requests_by_spec(negative) == {"cpu": 1 - 2**63, "memory": -9 * 10**18}
+
+
+# -- rules that are not the same in all minor versions ---------------------------------------------------------------
+
+
+def former(number: int, **gates: bool) -> RequestRules:
+    return RequestRules.of(FeatureGates(gates, minor=Minor(number)))
+
+
+def test_pod_level_requests_need_their_gate() -> None:
+    whole = pod(cpu="1", spec={"resources": {"requests": {"cpu": "2"}}})
+    assert requests_by_spec(whole, former(33)) == {"cpu": 1000}
+    assert requests_by_spec(whole, former(34)) == {"cpu": 2000}
+    assert placed_requests(whole, former(34, PodLevelResources=False))[0] == {"cpu": 1000}
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(32, {"cpu": 1000, "hugepages-2Mi": 1}), (33, {"cpu": 1000, "hugepages-2Mi": 2})]
+)
+def test_huge_pages_of_the_whole_pod(number: int, expected: dict[str, int]) -> None:
+    whole = {"resources": {"requests": {"cpu": "1", "hugepages-2Mi": "2"}}}
+    found = requests_by_spec(pod(requests={"hugepages-2Mi": "1"}, spec=whole), former(number, PodLevelResources=True))
+    assert found == expected
+
+
+def test_pod_level_requests_in_effect_need_their_gate() -> None:
+    spec, status = {"resources": {"requests": {"cpu": "1"}}}, {"resources": {"requests": {"cpu": "3"}}}
+    resized = pod(spec=spec, status=status)
+    assert placed_requests(resized, former(36))[0] == {"cpu": 3000}
+    assert placed_requests(resized, former(35))[0] == {"cpu": 1000}
+
+
+@pytest.mark.parametrize(
+    ("number", "running", "infeasible"),
+    [(31, 4000, 4000), (32, 3000, 3000), (33, 4000, 4000)],
+)
+def test_requests_during_a_resize(number: int, running: int, infeasible: int) -> None:
+    reported = {"name": "main", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "4"}}
+    status = {"containerStatuses": [reported]}
+    rules = former(number, InPlacePodVerticalScaling=True)
+    assert placed_requests(pod(cpu="2", status=status), rules)[0] == {"cpu": running}
+    assert rules.reads(pod(status=status).status)
+    refused = status | {"resize": "Infeasible", "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}]}
+    assert placed_requests(pod(cpu="8", status=refused), rules)[0] == {"cpu": infeasible}
+    assert placed_requests(pod(cpu="8", status=status), rules)[0] == {"cpu": 8000}
+
+
+@pytest.mark.parametrize(("number", "expected"), [(32, 1000), (33, 2000)])
+def test_a_resized_sidecar_counts_as_reported_since_1_33(number: int, expected: int) -> None:
+    sidecar = {"name": "proxy", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+    status = {"initContainerStatuses": [{"name": "proxy", "resources": {"requests": {"cpu": "2"}}}]}
+    resized = pod(spec={"initContainers": [sidecar]}, status=status)
+    assert placed_requests(resized, former(number, InPlacePodVerticalScaling=True))[0] == {"cpu": expected}
+
+
+def test_without_in_place_resizes_the_status_does_not_count() -> None:
+    status = {"containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]}
+    assert placed_requests(pod(cpu="2", status=status), former(32))[0] == {"cpu": 2000}
+    assert not former(32).reads(pod(status=status).status)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(31, (1100, 200 * MIB + MIB)), (32, (1150, 600 * MIB + MIB))],
+)
+def test_default_requests_of_sidecars(number: int, expected: tuple[int, int]) -> None:
+    """Before 1.32 the sidecars are not added to the containers; together they lack nothing but memory."""
+    init = [
+        {"name": "one", "restartPolicy": "Always", "resources": {"requests": {"cpu": "0"}}},
+        {"name": "two", "restartPolicy": "Always", "resources": {"requests": {"cpu": "50m"}}},
+    ]
+    overhead = {"memory": "1Mi"}
+    placed = pod(cpu="1100m", spec={"initContainers": init, "overhead": overhead})
+    assert placed_requests(placed, former(number))[1] == expected
+
+
+def test_default_requests_of_init_containers_before_1_32_fill_what_they_lack_with_the_sidecars_before_them() -> None:
+    init = [
+        {"name": "one", "restartPolicy": "Always", "resources": {"requests": {"memory": "1Gi"}}},
+        {"name": "two", "resources": {"requests": {"cpu": "2"}}},
+    ]
+    placed = pod(cpu="1", spec={"initContainers": init})
+    assert placed_requests(placed, former(31))[1] == (2000, 1024 * MIB)
+    assert placed_requests(placed, former(32))[1] == (2100, 1224 * MIB)
