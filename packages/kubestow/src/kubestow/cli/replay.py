@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
+from kubestow.errors import InputError
 
 if TYPE_CHECKING:
     from kubestow.flight_record.exact_replay import ReplayResult
@@ -62,6 +63,7 @@ def replay(
     for path in paths:
         segment = Segment(path)
         header = segment.header
+        _check_plugins(segment, plugins)
         if config_file is None and not emulated_version and header.has_scheduler and header.snapshot is None:
             document, text, found = _replayed(segment, plugins)
         else:
@@ -74,6 +76,14 @@ def replay(
         if document["damage"]:
             click.echo(f"kubestow: {document['damage']}", err=True)
     return status
+
+
+def _check_plugins(segment: Segment, plugins: tuple[str, ...]) -> None:
+    """A record comes from elsewhere, so it does not decide what code is imported. Raises InputError."""
+    for reference in segment.header.plugins:
+        if reference not in plugins:
+            problem = f"recorded with a plugin that is not installed; to import its code, give --plugin {reference}"
+            raise InputError(str(segment.path), problem)
 
 
 # -- exactly ---------------------------------------------------------------------------------------------------------
@@ -154,7 +164,7 @@ def _redecided(
     minor = parse_minor(emulated_version) if emulated_version else recorded_minor(header)
     given = None if feature_gates is None else config.FeatureGates.parse(feature_gates, minor=minor)
     gates = given or recorded_gates(header).emulating(minor)
-    registry = find_plugins((*header.plugins, *plugins), minor=minor)
+    registry = find_plugins(plugins, minor=minor)
     source = header.configuration or None if config_file is None else config_file
     configuration = read_configuration(source, gates, registry)
     result = redecide(segment, configuration, registry, gates, find_pod_group_apis())

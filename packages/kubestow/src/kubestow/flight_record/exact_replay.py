@@ -88,7 +88,8 @@ class ReplayResult:
 def replay(segment: Segment, plugins: Mapping[str, type[Plugin]] | None = None) -> ReplayResult:
     """Replay a record of a scheduler from its start; ``plugins`` are registered in addition, by name.
 
-    Raises InputError if a plugin of the record cannot be imported. Must not be called on a running event loop.
+    Raises InputError if the record's configuration has a plugin that is neither installed nor among ``plugins``. Must
+    not be called on a running event loop.
     """
     return _Replay(segment, plugins).run()
 
@@ -133,7 +134,8 @@ class _Replay(Observer):
         self._boundary = boundary = ReplayBoundary(self._tape, self._produce, self._loop)
         self._running: asyncio.Task[None] | None = None
         gates = recorded_gates(header)
-        registry = find_plugins(header.plugins, plugins, minor=gates.minor)
+        # A file does not decide what code is imported.
+        registry = find_plugins((), plugins, minor=gates.minor)
         configuration = read_configuration(header.configuration, gates, registry)
         self._scheduler = Scheduler(
             configuration,

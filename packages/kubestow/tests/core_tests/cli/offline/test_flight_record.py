@@ -8,12 +8,14 @@ import logging
 import signal
 import stat
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from core_tests.cli.live.test_live_commands import CONFIDENTIAL, Run, attempted, create_pod, run, start
-from core_tests.flight_record.records import long_record
+from core_tests.flight_record.records import long_record, small_record
 from devcluster_tests.cli.up_process import up
 from kubestow.cli import main
 
@@ -97,6 +99,25 @@ async def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
     ):
         found = await replay(tmp_path, record)
         assert (found.status, found.err.strip()) == (1, expected)
+
+
+async def test_a_record_does_not_decide_what_code_is_imported(tmp_path: Path) -> None:
+    plugin, record, imported = tmp_path / "mine.py", tmp_path / "record.bin", tmp_path / "imported"
+    plugin.write_text(
+        "from pathlib import Path\nfrom kubestow.framework.interface import ScorePlugin\n"
+        f"Path({str(imported)!r}).touch()\n\n\nclass Mine(ScorePlugin):\n    name = 'Mine'\n    score = None\n"
+    )
+    sink = await asyncio.to_thread(small_record)  # it runs an event loop of its own
+    header = structs.replace(sink.headers[0], plugins=[f"{plugin}:Mine"])
+    record.write_bytes(replace(sink, headers=[header]).content())
+    for options in ((), ("--config", "none.yaml")):
+        refused = await replay(tmp_path, record, *options)
+        assert refused.status == 1
+        assert f"{record}: recorded with a plugin that is not installed" in refused.err
+        assert f"give --plugin {plugin}:Mine" in refused.err
+        assert not imported.exists()
+    accepted = await replay(tmp_path, record, "--plugin", f"{plugin}:Mine")
+    assert (accepted.status, imported.exists()) == (0, True)
 
 
 async def test_a_record_that_cannot_be_written_is_an_error_before_anything_starts(tmp_path: Path) -> None:

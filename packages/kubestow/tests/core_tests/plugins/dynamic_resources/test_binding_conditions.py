@@ -137,6 +137,6 @@ def test_a_report_costs_a_look_at_few_of_the_claims_that_a_pod_waits_for(monkeyp
         return result
 
     monkeypatch.setattr(pre_bind, "is_ready_for_binding", is_ready)
-    harness.wait_for = wait_for  # type: ignore[method-assign]
+    harness.wait_for = wait_for  # type: ignore[method-assign,assignment]
     assert harness.prepare(harness.place(pod_with(*names))).ok
     assert len(looked_at) <= 3 * len(names)

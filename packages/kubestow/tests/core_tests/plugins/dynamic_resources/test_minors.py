@@ -102,9 +102,9 @@ def owner_text(minor: Minor) -> Any:
 def search_that_takes_too_long(minor: Minor) -> Any:
     args = {"kind": "DynamicResourcesArgs", "apiVersion": "kubescheduler.config.k8s.io/v1", "filterTimeout": "1ms"}
     profile = {"pluginConfig": [{"name": "DynamicResources", "args": args}]}
-    many = slice_of(*indexed(*(f"d{number}" for number in range(20))), node="n")
-    requests = exactly(10), exactly(1, "false", name="none")
-    found = harness(minor, many, claim("c", *requests), profile=profile)
+    halves = slice_of(*(device(f"d{number}", attributes={"half": number % 2}) for number in range(40)), node="n")
+    together = [{"matchAttribute": f"{DRIVER}/half"}]
+    found = harness(minor, halves, claim("c", exactly(21), constraints=together), profile=profile)
     return found.decide(pod_with("c")).message.partition(".")[0]
 
 
