@@ -285,10 +285,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         return changed.uid == pod.uid or (self._counts(changed) and changed.namespace == pod.namespace)
 
     def _hinted_constraints(self, pod: PodInfo) -> Sequence[SpreadConstraint]:
-        try:
-            return self._compiled(pod.shape, DO_NOT_SCHEDULE)
-        except InvalidSelector:  # no event makes the pod schedulable
-            return ()
+        hard = self._constraints_of(pod.shape).hard
+        return () if isinstance(hard, Status) else hard.constraints  # with an invalid one, no event helps the pod
 
 
 def _has_all(node: Node | None, topology_keys: Sequence[str]) -> bool:
@@ -297,6 +295,26 @@ def _has_all(node: Node | None, topology_keys: Sequence[str]) -> bool:
 
 
 # -- hard constraints ----------------------------------------------------------------------------------------------
+
+
+class _MissingKeys:
+    """Whether no node has some of the topology keys that all nodes need, so that no pods have to be counted.
+
+    kube-apiserver accepts each topology key twice in a pod, so of thousands of constraints most have such a key.
+    """
+
+    __slots__ = ("_are_missing", "_keys", "_revision", "_table")
+
+    def __init__(self, cluster: Cluster, keys: Iterable[str]) -> None:
+        self._table, self._keys = cluster.nodes, frozenset(keys)
+        self._revision, self._are_missing = -1, False
+
+    @property
+    def are_missing(self) -> bool:
+        if self._revision != self._table.revision:
+            self._are_missing = not self._keys <= self._table.label_keys
+            self._revision = self._table.revision
+        return self._are_missing
 
 
 class HardConstraints:
@@ -314,24 +332,35 @@ class HardConstraints:
         comparison_operators: bool,
         counts_apart: bool,
     ) -> None:
-        topology_keys = [constraint.topology_key for constraint in constraints]
-        if not counts_apart and len(set(topology_keys)) < len(topology_keys):
-            included = included_nodes(
-                cluster, shape, constraints, topology_keys=topology_keys, comparison_operators=comparison_operators
-            )
-            self._constraints = _with_shared_counts(cluster, shape, list(zip(constraints, included, strict=True)))
-            return
-        counts = domain_counts(
-            cluster, shape, constraints, topology_keys=topology_keys, comparison_operators=comparison_operators
-        )
-        self._constraints = [_HardConstraint(c, shape, of_c) for c, of_c in zip(constraints, counts, strict=True)]
+        self._cluster, self._shape, self.constraints = cluster, shape, constraints
+        self._comparison_operators, self._counts_apart = comparison_operators, counts_apart
+        # A node that lacks a key counts no pods, and exceeds no skew but that of an invalid constraint.
+        are_valid = min(constraint.max_skew for constraint in constraints) > 0
+        self._missing_keys = _MissingKeys(cluster, {each.topology_key for each in constraints} if are_valid else ())
+        self._counted: list[_HardConstraint] | None = None
 
     def verdict_keys(self, nodes: Nodes) -> NDArray[np.int32]:
         """0 or the result of the first constraint that fails, for each row of ``nodes``, int32."""
-        first, *others = (constraint.verdict_keys(nodes) for constraint in self._constraints)
+        if self._missing_keys.are_missing:
+            return np.full(len(nodes), MISSING_TOPOLOGY_KEY, np.int32)
+        if self._counted is None:
+            self._counted = self._count()
+        first, *others = (constraint.verdict_keys(nodes) for constraint in self._counted)
         for keys in others:
             first = np.where(first, first, keys)
         return first
+
+    def _count(self) -> list[_HardConstraint]:
+        cluster, shape, constraints = self._cluster, self._shape, self.constraints
+        topology_keys = [constraint.topology_key for constraint in constraints]
+        operators = self._comparison_operators
+        if not self._counts_apart and len(set(topology_keys)) < len(topology_keys):
+            included = included_nodes(
+                cluster, shape, constraints, topology_keys=topology_keys, comparison_operators=operators
+            )
+            return _with_shared_counts(cluster, shape, list(zip(constraints, included, strict=True)))
+        counts = domain_counts(cluster, shape, constraints, topology_keys=topology_keys, comparison_operators=operators)
+        return [_HardConstraint(constraint, shape, sums) for constraint, sums in zip(constraints, counts, strict=True)]
 
 
 class _HardConstraint:
@@ -440,40 +469,58 @@ class SoftConstraints:
         counts_apart: bool,
     ) -> None:
         self._table = cluster.nodes
+        self._cluster, self._shape, self._constraints = cluster, shape, constraints
+        self._comparison_operators = comparison_operators
         self._required_keys = [c.topology_key for c in constraints] if require_all_topologies else []
-        counts = domain_counts(
-            cluster, shape, constraints, topology_keys=self._required_keys, comparison_operators=comparison_operators
-        )
-        by_key: dict[str, list[DomainSums]] = {}
-        is_first = []
-        for constraint, of_constraint in zip(constraints, counts, strict=True):
-            is_first.append(constraint.topology_key not in by_key)
-            by_key.setdefault(constraint.topology_key, []).append(of_constraint)
-        self._constraints = [
-            _SoftConstraint(
-                constraint,
-                constraint.matching_pods(cluster, shape.namespace),
-                of_constraint if counts_apart else SharedSums(by_key[constraint.topology_key]),
-                counts_domains=counts_apart or first,
-            )
-            for constraint, of_constraint, first in zip(constraints, counts, is_first, strict=True)
-        ]
+        self._counts_apart = counts_apart
+        self._missing_keys = _MissingKeys(cluster, self._required_keys)
+        self._counted: list[_SoftConstraint] | None = None
         self._latest: ScoredNodes | None = None
 
     def scored_nodes(self, nodes: Nodes) -> ScoredNodes:
         """The feasible nodes of a cycle, prepared for scoring; those of the previous cycle if they are the same."""
         latest, revision = self._latest, self._table.revision
         if latest is None or not latest.is_current(nodes, revision):
-            ignored = None
-            if self._required_keys:
-                lacking = np.logical_or.reduce([nodes.label(key) == MISSING for key in self._required_keys])
-                ignored = lacking if lacking.any() else None
-            self._latest = latest = ScoredNodes(nodes, revision, ignored, self._constraints)
+            ignored: Mask | None = None
+            counted: Sequence[_SoftConstraint] = ()
+            if self._missing_keys.are_missing:
+                ignored = np.ones(len(nodes), np.bool_)
+            else:
+                counted = self._count()
+                if self._required_keys:
+                    lacking = np.logical_or.reduce([nodes.label(key) == MISSING for key in self._required_keys])
+                    ignored = lacking if lacking.any() else None
+            self._latest = latest = ScoredNodes(nodes, revision, ignored, counted)
         return latest
+
+    def _count(self) -> list[_SoftConstraint]:
+        if self._counted is None:
+            counts = domain_counts(
+                self._cluster,
+                self._shape,
+                self._constraints,
+                topology_keys=self._required_keys,
+                comparison_operators=self._comparison_operators,
+            )
+            by_key: dict[str, list[DomainSums]] = {}
+            is_first = []
+            for constraint, sums in zip(self._constraints, counts, strict=True):
+                is_first.append(constraint.topology_key not in by_key)
+                by_key.setdefault(constraint.topology_key, []).append(sums)
+            self._counted = [
+                _SoftConstraint(
+                    constraint,
+                    constraint.matching_pods(self._cluster, self._shape.namespace),
+                    sums if self._counts_apart else SharedSums(by_key[constraint.topology_key]),
+                    counts_domains=self._counts_apart or first,
+                )
+                for constraint, sums, first in zip(self._constraints, counts, is_first, strict=True)
+            ]
+        return self._counted
 
 
 class ScoredNodes:
-    """The feasible nodes of a cycle with what the soft constraints derive from them alone.
+    """The feasible nodes of a cycle with what the soft constraints, none if all are ignored, derive from them alone.
 
     ``revision`` is that of the node table. ``ignored`` (bool, one per node; None for none) are the nodes that score 0.
     """
@@ -482,6 +529,7 @@ class ScoredNodes:
         self, nodes: Nodes, revision: int, ignored: Mask | None, constraints: Iterable[_SoftConstraint]
     ) -> None:
         self._rows = nodes.rows
+        self._count = len(nodes)
         self._revision = revision
         self.ignored = ignored
         self._scorers = [constraint.scorer(nodes, ignored) for constraint in constraints]
@@ -497,6 +545,8 @@ class ScoredNodes:
 
     def raw_scores(self) -> NDArray[np.int64]:
         """The raw score of each node, int64, 0 for ignored nodes; lower is better."""
+        if not self._scorers:
+            return np.zeros(self._count, np.int64)
         first, *others = self._scorers
         total = first.scores()
         for scorer in others:

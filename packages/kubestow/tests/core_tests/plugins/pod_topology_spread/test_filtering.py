@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from core_tests.plugins.controllers import service
 from kubestow.api.core import Pod, Service
+from kubestow.cluster.cache import Cluster
 from kubestow.testing import PluginHarness, node, nodes, pod
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -125,3 +128,24 @@ def test_filtering_without_pre_filter_fails() -> None:
     profile = {"plugins": {"preFilter": {"disabled": [{"name": "PodTopologySpread"}]}}}
     message = PluginHarness(nodes(2, zones=2), profile=profile).decide(web("new", hard())).message
     assert message.endswith('reading "PreFilterPodTopologySpread" from cycleState: not found')
+
+
+def test_constraints_on_keys_that_no_node_has_count_no_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = PluginHarness(nodes(2, zones=2), [web("a", node="node-0")])
+    kinds = ("DoNotSchedule", "ScheduleAnyway")
+    many = [hard(f"k{n}", whenUnsatisfiable=kind, selector=f"a{n}") for n in range(50) for kind in kinds]
+    monkeypatch.setattr(Cluster, "counter", None)
+    assert harness.rejections(web("new", hard(), *many)) == {"node-0": MISSING_LABEL, "node-1": MISSING_LABEL}
+    assert set(harness.scores(web("soft", *many[1::2]), "PodTopologySpread").values()) == {0}
+
+
+def test_a_key_counts_as_soon_as_a_node_has_it_and_no_longer() -> None:
+    harness = PluginHarness([node("a", zone="z1"), node("b", zone="z2")], [web("old", node="a")])
+    incoming = web("new", hard(), hard("rack"))
+    assert harness.rejections(incoming) == {"a": MISSING_LABEL, "b": MISSING_LABEL}
+    harness.cluster.update_node(node("a", zone="z1", labels={"rack": "r1"}))
+    harness.cluster.update_node(node("b", zone="z2", labels={"rack": "r2"}))
+    assert harness.rejections(incoming) == {"a": SKEWED}
+    harness.cluster.update_node(node("b", zone="z2"))
+    harness.cluster.update_node(node("a", zone="z1"))
+    assert harness.rejections(incoming) == {"a": MISSING_LABEL, "b": MISSING_LABEL}
