@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Callable
 from contextvars import Context, ContextVar
 from random import Random
-from typing import Any
+from typing import Any, TypeVarTuple
 
 from kubestow.flight_record.journal import RecordedLoop
 from kubestow.testing.virtual_time import VirtualTimeLoop
+
+Ts = TypeVarTuple("Ts")
 
 #: Iterations of the loop at one instant of virtual time that count as a livelock.
 _MAX_ITERATIONS = 20_000
@@ -72,7 +75,9 @@ class ShuffledLoop(VirtualTimeLoop):
         self._iterations = 0
         super().advance(seconds)
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
         """Set a timer. For a process that is frozen, it is the end of the stall already."""
         freeze = frozen_with.get() if context is None else context.get(frozen_with)
         when += 0.0 if freeze is None else freeze.left

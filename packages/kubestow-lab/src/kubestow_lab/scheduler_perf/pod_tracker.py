@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kubestow.api.meta import ObjectMeta
 from kubestow.scheduling.interfaces import Resource
 
 _NEVER = float("inf")
@@ -107,7 +108,7 @@ class PodTracker:
         else:
             self._seen(obj)
 
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
+    def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
         """The few fields that are read here are valid in every pod that an API server stores."""
 
     def _record(self, namespace: str, name: str) -> PodRecord:
