@@ -20,7 +20,7 @@ from benchmarks.harness import Row, Rows
 from benchmarks.measurement import measured
 from kubestow import gc_tuning
 from kubestow.api.core import Pod
-from kubestow.api.meta import decode
+from kubestow.api.meta import ObjectMeta, decode
 from kubestow.client.object_requests import PodClient
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.credentials import Credentials
@@ -182,8 +182,8 @@ class _Counter:
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         """Never called."""
 
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        self.fail(subject, problem)
+    def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
+        self.fail(f"{metadata.namespace}/{metadata.name}", problem)
 
     def fail(self, subject: str, problem: str) -> None:
         raise AssertionError(f"{subject}: {problem}")

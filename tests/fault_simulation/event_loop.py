@@ -16,10 +16,10 @@ from typing import Any, TypeVarTuple
 from kubestow.flight_record.journal import RecordedLoop
 from kubestow.testing.virtual_time import VirtualTimeLoop
 
+Ts = TypeVarTuple("Ts")
+
 #: Iterations of the loop at one instant of virtual time that count as a livelock.
 _MAX_ITERATIONS = 20_000
-
-_Ts = TypeVarTuple("_Ts")
 
 
 class Freeze:
@@ -76,7 +76,7 @@ class ShuffledLoop(VirtualTimeLoop):
         super().advance(seconds)
 
     def call_at(
-        self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Set a timer. For a process that is frozen, it is the end of the stall already."""
         freeze = frozen_with.get() if context is None else context.get(frozen_with)
