@@ -11,12 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from kubestow.api.custom import CustomObject
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.changes.journal import InvalidationMask
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.rules.minors import Behaviour
+
+if TYPE_CHECKING:
+    from kubestow.framework.handle import Handle
 
 Hint = Callable[[PodInfo, Any, Any], bool]
 """A queueing hint: whether an event, given as (pod, old object, new object), can make one rejected pod schedulable."""
@@ -84,6 +89,25 @@ def on(
     else:
         event, kind = ClusterEvent(resource.resource, action), resource
     return EventRegistration(event, invalidates, hint, requeues, kind, event_filter, hint_key)
+
+
+def events_of_nodes_without_hints(handle: Handle) -> Sequence[EventRegistration]:
+    """What of nodes a plugin that checks single nodes registers besides if there are no queueing hints.
+
+    Without hints a node is only checked when an event of it comes, so a change that another plugin waits for counts.
+    """
+    if handle.feature_enabled("SchedulerQueueingHints"):
+        return ()
+    is_specific = handle.emulates(Behaviour.NODE_EVENTS_NAME_WHAT_CHANGED)
+    action = Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL if is_specific else Action.UPDATE
+    return (on(EventResource.NODE, action, invalidates=Invalidation.NOTHING),)
+
+
+def placed_pods(handle: Handle, behaviour: Behaviour) -> Callable[[PodInfo], bool]:
+    """Whether the changes of a pod may help others: if it has a node, or with the behaviour also a nomination."""
+    if handle.emulates(behaviour):
+        return attrgetter("is_assigned_or_nominated")
+    return attrgetter("is_assigned")
 
 
 _WATCHED_BY_DEFAULT = (

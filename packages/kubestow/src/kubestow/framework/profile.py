@@ -47,6 +47,7 @@ from kubestow.framework.interface import (
     Plugin,
     PostBindPlugin,
     PostFilterPlugin,
+    PostFilterResult,
     PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -59,6 +60,7 @@ from kubestow.framework.plugin_caller import PluginObserver, ProfilePlugins
 from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Status, Verdict
+from kubestow.rules.minors import Behaviour
 
 Registry = Mapping[str, type[Plugin]]
 """Plugin classes by name."""
@@ -113,6 +115,10 @@ class _Implements(Mapping[str, frozenset[str]]):
         return len(self._registry)
 
 
+CLEARS_NOMINATION = PostFilterResult(Status.unschedulable(), nominated_node_name="")
+"""Takes the place of PostFilter where there are no nodes or no PostFilter plugins (semantics 5.1)."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
     """The plugins of one schedulerName, what calls them, and the cache of their results."""
@@ -128,6 +134,8 @@ class Profile:
     queueing: QueueingRuntime
     gangs: GangRuntime
     evaluations: EvaluationCache
+    #: Takes the place of the PostFilter plugins if there are none.
+    result_without_post_filter: PostFilterResult | None
 
     @property
     def samples_nodes(self) -> bool:
@@ -165,6 +173,7 @@ def build_profile(
         QueueingRuntime(plugins, monotonic=monotonic, observer=observer),
         GangRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls),
         EvaluationCache(runtime, handle.cluster),
+        CLEARS_NOMINATION if handle.emulates(Behaviour.FAILURE_WITHOUT_POST_FILTER_CLEARS_NOMINATION) else None,
     )
 
 

@@ -215,15 +215,19 @@ class FrameworkRuntime(PluginCaller):
         pod: PodInfo,
         node_name: str,
         cancellation: asyncio.Future[str],
+        *,
+        in_parallel: bool = True,
     ) -> Status:
-        """Call PreBind of some plugins in order; neighbours that are ``parallel`` run at the same time.
+        """Call PreBind of some plugins in order; neighbours that are ``parallel`` run at the same time, if allowed.
 
         The first failure cancels the plugins that are still running. So does the ``cancellation``: its result becomes
         the message of an ERROR.
         """
         serial = itertools.count()
         with ExtensionPointTimer(self, "PreBind") as timer:
-            for _, group in itertools.groupby(plugins, lambda plugin: -1 if plugin.parallel else next(serial)):
+            for _, group in itertools.groupby(
+                plugins, lambda plugin: -1 if in_parallel and plugin.parallel else next(serial)
+            ):
                 status = await self._run_in_parallel(list(group), state, pod, node_name, cancellation)
                 if not status.ok:
                     return timer.ended_with(status)

@@ -29,9 +29,10 @@ from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.config.plugin_args import InterPodAffinityArgs
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import Invalidation, on, placed_pods
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict, aggregate
+from kubestow.rules.minors import Behaviour
 
 Mask = NDArray[np.bool_]
 VerdictKeys = NDArray[np.int8]
@@ -307,12 +308,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._states: ShapeCache[_CachedState] = ShapeCache(handle.cluster.has_placed)
         #: The shape that was looked up last: the state of a pod is needed several times in a cycle.
         self._latest: tuple[Shape | None, _CachedState | None] = (None, None)
+        self._counts = placed_pods(handle, Behaviour.TOPOLOGY_HINTS_LOOK_AT_NOMINATED_PODS)
+        self._looks_at_the_pod_itself = handle.emulates(Behaviour.AFFINITY_HINT_LOOKS_AT_THE_POD_ITSELF)
         self.events_to_register = (
             on(
                 EventResource.POD,
                 Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_pod_change,
+                hint=self._is_schedulable_after_pod_change,
             ),
             on(
                 EventResource.NODE,
@@ -408,24 +411,27 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._latest = shape, self._states.put(group, _CachedState(state, built_at, checked_at))
         return state
 
+    # -- queueing hints --------------------------------------------------------------------------------------------
+
+    def _is_schedulable_after_pod_change(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+        if self._looks_at_the_pod_itself and old is not None and new is not None and new.uid == pod.uid:
+            return True
+        if any(changed is not None and not self._counts(changed) for changed in (old, new)):
+            return False
+        terms = pod.shape.affinity_terms
+        if old is None:
+            return new is not None and _all_match(terms.every_required, new)
+        if new is None:
+            repelling = old.shape.affinity_terms.every_required_anti
+            return _all_match(terms.every_required_anti, old) or (
+                self._looks_at_the_pod_itself and _all_match(repelling, pod)
+            )
+        return (_all_match(terms.every_required, new) and not _all_match(terms.every_required, old)) or (
+            _all_match(terms.every_required_anti, old) and not _all_match(terms.every_required_anti, new)
+        )
+
 
 # -- queueing hints ------------------------------------------------------------------------------------------------
-
-
-def _is_schedulable_after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
-    if old is not None and new is not None and new.uid == pod.uid:
-        return True
-    if any(changed is not None and not changed.is_assigned_or_nominated for changed in (old, new)):
-        return False
-    terms = pod.shape.affinity_terms
-    if old is None:
-        return new is not None and _all_match(terms.every_required, new)
-    if new is None:
-        repelling = old.shape.affinity_terms.every_required_anti
-        return _all_match(terms.every_required_anti, old) or _all_match(repelling, pod)
-    return (_all_match(terms.every_required, new) and not _all_match(terms.every_required, old)) or (
-        _all_match(terms.every_required_anti, old) and not _all_match(terms.every_required_anti, new)
-    )
 
 
 def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:

@@ -20,7 +20,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeAffinityArgs
 from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import on
+from kubestow.framework.event_registration import events_of_nodes_without_hints, on
 from kubestow.framework.interface import (
     FilterPlugin,
     Handle,
@@ -60,6 +60,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         self._views: deque[tuple[core.Node, Nodes]] = deque(maxlen=2)
         self.events_to_register = (
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, hint=self._is_schedulable_after_node_change),
+            *events_of_nodes_without_hints(handle),
         )
 
     def applies_to(self, pod: PodInfo) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import on
-from kubestow.framework.interface import FilterPlugin
+from kubestow.framework.event_registration import events_of_nodes_without_hints, on
+from kubestow.framework.interface import FilterPlugin, Handle
 from kubestow.framework.status import Status, Verdict
 
 _OTHER_NODE = Status.unresolvable("node(s) didn't match the requested node name")
@@ -21,7 +22,10 @@ class NodeName(FilterPlugin):
     name = "NodeName"
     reads_requests = False
     label_keys = ()
-    events_to_register = (on(EventResource.NODE, Action.ADD),)
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.events_to_register = (on(EventResource.NODE, Action.ADD), *events_of_nodes_without_hints(handle))
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """The node name is not part of a pod's shape, so results are cached only for pods without one."""

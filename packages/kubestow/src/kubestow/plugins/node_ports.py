@@ -11,9 +11,10 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import Invalidation, events_of_nodes_without_hints, on, placed_pods
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
+from kubestow.rules.minors import Behaviour
 
 _PORTS_IN_USE = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
 
@@ -28,10 +29,12 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
+        self._counts = placed_pods(handle, Behaviour.HINTS_LOOK_AT_NOMINATED_PODS)
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
-            on(EventResource.POD, Action.DELETE, hint=_is_schedulable_after_pod_deleted),
+            on(EventResource.POD, Action.DELETE, hint=self._is_schedulable_after_pod_deleted),
             on(EventResource.NODE, Action.ADD, invalidates=Invalidation.ROW),
+            *events_of_nodes_without_hints(handle),
         )
 
     def applies_to(self, pod: PodInfo) -> bool:
@@ -51,11 +54,9 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
             in_use |= nodes.port_taken(port)
         return Verdict.rejecting(in_use, _PORTS_IN_USE) if in_use.any() else None
 
+    # -- queueing hints ----------------------------------------------------------------------------------------------
 
-# -- queueing hints --------------------------------------------------------------------------------------------------
-
-
-def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
-    """Whether the deleted pod was placed and one of its host ports conflicts with one of the pod's."""
-    requested = pod.shape.host_ports
-    return old.is_assigned_or_nominated and any(requested.conflicts_with(freed) for freed in old.shape.host_ports)
+    def _is_schedulable_after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> bool:
+        """Whether the deleted pod was placed and one of its host ports conflicts with one of the pod's."""
+        requested = pod.shape.host_ports
+        return self._counts(old) and any(requested.conflicts_with(freed) for freed in old.shape.host_ports)

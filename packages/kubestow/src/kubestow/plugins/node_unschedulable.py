@@ -10,7 +10,7 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import Invalidation, events_of_nodes_without_hints, on
 from kubestow.framework.interface import FilterPlugin, Handle
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.matching import NO_SCHEDULE, tolerates
@@ -30,6 +30,7 @@ class NodeUnschedulable(FilterPlugin):
         super().__init__(args, handle)
         self.events_to_register = (
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, hint=_is_schedulable_after_node_change),
+            *events_of_nodes_without_hints(handle),
             on(
                 EventResource.POD,
                 Action.UPDATE_POD_TOLERATION,

@@ -21,9 +21,10 @@ from kubestow.cluster.storage.attachments import CSIVolume
 from kubestow.cluster.storage.csi import UNLIMITED, in_tree_plugin
 from kubestow.cluster.storage.pod_volumes import claim_keys, is_claim_of_pod, key_of_claim
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import Invalidation, on, placed_pods
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
+from kubestow.rules.minors import Behaviour
 
 _MAX_VOLUME_COUNT_EXCEEDED = Status.unschedulable("node(s) exceed max volume count")
 _DRIVER_NOT_INSTALLED = "{} CSI driver is not installed on the node"
@@ -45,6 +46,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._volume_limit_scaling = handle.feature_enabled("VolumeLimitScaling")
+        self._counts = placed_pods(handle, Behaviour.HINTS_LOOK_AT_NOMINATED_PODS)
+        has_hints = handle.emulates(Behaviour.VOLUME_LIMIT_HINTS)
         self.events_to_register = (
             on(EventResource.CSI_NODE, Action.ADD, invalidates=Invalidation.ALL),
             on(
@@ -52,9 +55,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                 Action.UPDATE,
                 invalidates=Invalidation.ALL,
                 hint=_is_schedulable_after_csi_node_updated,
+                requeues=has_hints,
             ),
             on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
-            on(EventResource.POD, Action.DELETE, hint=_is_schedulable_after_pod_deleted),
+            on(EventResource.POD, Action.DELETE, hint=self._is_schedulable_after_pod_deleted),
             on(EventResource.NODE, Action.ADD, requeues=False),
             on(
                 EventResource.PERSISTENT_VOLUME_CLAIM,
@@ -70,9 +74,13 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                 EventResource.VOLUME_ATTACHMENT,
                 Action.DELETE,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_volume_attachment_deleted,
+                hint=_is_schedulable_after_volume_attachment_deleted if has_hints else None,
+                requeues=handle.emulates(Behaviour.ATTACHMENT_DELETIONS_REQUEUE),
             ),
         )
+
+    def _is_schedulable_after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> bool:
+        return self._counts(old) and _has_attachable_volumes(old.shape)
 
     def applies_to(self, pod: PodInfo) -> bool:
         """Pods with a PVC, ephemeral or migratable in-tree volume."""
@@ -190,10 +198,6 @@ def _is_schedulable_after_csi_node_updated(pod: PodInfo, old: CSINode, new: CSIN
 def _limits(csi_node: CSINode) -> dict[str, int]:
     allocatable = ((driver.name, driver.allocatable) for driver in csi_node.spec.drivers)
     return {name: found.count or 0 for name, found in allocatable if found is not None}
-
-
-def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
-    return old.is_assigned_or_nominated and _has_attachable_volumes(old.shape)
 
 
 def _has_attachable_volumes(shape: Shape) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.rules.minors import NEWEST, Behaviour, Minor
 
 MAX_PERMIT_WAIT = 15 * 60.0
 """No plugin may delay a pod longer than this, in seconds."""
@@ -79,7 +80,9 @@ class WaitingPod:
 class WaitingPods:
     """The pods that wait on Permit and those in PreBind, by uid."""
 
-    def __init__(self) -> None:
+    def __init__(self, minor: Minor = NEWEST) -> None:
+        self._retries_victims = minor.has(Behaviour.VICTIMS_ON_PERMIT_ARE_RETRIED)
+        self._cancels_pre_bind = minor.has(Behaviour.VICTIMS_IN_PRE_BIND_ARE_CANCELLED)
         self._waiting: dict[str, WaitingPod] = {}
         #: For pods in PreBind: completing the future cancels the plugins, with its result as the message.
         self._in_pre_bind: dict[str, asyncio.Future[str]] = {}
@@ -117,8 +120,12 @@ class WaitingPods:
     def preempt(self, uid: str) -> bool:
         """Stop a pod that is a victim of preemption, so that it is retried; False when it can no longer be stopped."""
         waiting = self._waiting.get(uid)
-        if waiting is not None and waiting.preempt(_PREEMPTION, "preempted"):
-            return True
+        if waiting is not None:
+            stop = waiting.preempt if self._retries_victims else waiting.reject
+            if stop(_PREEMPTION, "preempted"):
+                return True
+        if not self._cancels_pre_bind:
+            return False
         cancellation = self._in_pre_bind.get(uid)
         if cancellation is None or cancellation.done():
             return False

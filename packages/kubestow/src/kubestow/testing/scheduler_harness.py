@@ -22,6 +22,7 @@ from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.stages import Extender
 from kubestow.scheduling.observer import Observer
@@ -58,21 +59,22 @@ async def running_scheduler(
     plugins: Iterable[type[Plugin]] = (),
     extenders: Sequence[Extender] = (),
     gates: Mapping[str, bool] | None = None,
+    minor: Minor = NEWEST,
     pod_group_apis: Iterable[PodGroupAPI] = (),
     observer: Observer | None = None,
     **configured: Any,
 ) -> AsyncIterator[SchedulerHarness]:
     """Run a scheduler on a cluster with these objects, until the context ends.
 
-    ``plugins`` are registered in addition to the in-tree ones, ``gates`` are feature gate overrides, ``pod_group_apis``
-    those of other projects whose pod groups count, and ``configured`` are fields of a KubeSchedulerConfiguration with
-    their API names. Raises ConfigurationError.
+    ``plugins`` are registered in addition to the in-tree ones, ``gates`` are feature gate overrides in the emulated
+    ``minor`` version, ``pod_group_apis`` those of other projects whose pod groups count, and ``configured`` are fields
+    of a KubeSchedulerConfiguration with their API names. Raises ConfigurationError.
     """
-    feature_gates = config.FeatureGates(gates)
+    feature_gates = config.FeatureGates(gates, minor=minor)
     cluster = cluster or MemoryCluster()
     for obj in objects:
         cluster.put(obj)
-    registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
+    registry = in_tree_registry(minor) | {plugin.name: plugin for plugin in plugins}
     document: Mapping[str, Any] = {"apiVersion": config.API_VERSION, "kind": config.KIND, **configured}
     scheduler = Scheduler(
         config.load(document, subject="test", gates=feature_gates, implements=implements(registry)),
@@ -101,6 +103,7 @@ def in_virtual_time(
     plugins: Iterable[type[Plugin]] = (),
     extenders: Sequence[Extender] = (),
     gates: Mapping[str, bool] | None = None,
+    minor: Minor = NEWEST,
     pod_group_apis: Iterable[PodGroupAPI] = (),
     observer: Observer | None = None,
     **configured: Any,
@@ -114,6 +117,7 @@ def in_virtual_time(
             plugins=plugins,
             extenders=extenders,
             gates=gates,
+            minor=minor,
             pod_group_apis=pod_group_apis,
             observer=observer,
             **configured,

@@ -289,6 +289,11 @@ class PodInfo(PodFields):
         return _has_extreme(self.requests, self.nonzero_requests)
 
     @property
+    def is_assigned(self) -> bool:
+        """Whether the pod has a node."""
+        return bool(self.pod.spec.node_name)
+
+    @property
     def is_assigned_or_nominated(self) -> bool:
         """Whether the pod has a node, or a nominated one."""
         return bool(self.pod.spec.node_name or self.pod.status.nominated_node_name)

@@ -36,6 +36,7 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import SUCCESS, Code, Status, aggregate
 from kubestow.plugins.default_preemption.candidates import CandidateCache, Candidates, PreemptionCandidates
 from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, dry_run, evictable_units, pod_group_priority
+from kubestow.rules.minors import Behaviour
 
 _PREEMPTING = Status.unresolvable("waiting for the preemption for this pod to be finished")
 _POD_GROUP_PREEMPTING = Status.unresolvable("waiting for the preemption for this pod group to be finished")
@@ -75,7 +76,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
         self.events_to_register: Sequence[EventRegistration] = (
             # The queue runs PreEnqueue for a gated pod again only after an event that the plugin registers.
             (on(EventResource.ASSIGNED_POD, Action.DELETE, invalidates=Invalidation.NOTHING, hint=_skip),)
-            if self._async_preemption
+            if self._async_preemption and handle.emulates(Behaviour.PREEMPTORS_WAIT_FOR_DELETIONS)
             else ()
         )
 

@@ -28,7 +28,7 @@ from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy, UtilizationShapePoint
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import Invalidation, events_of_nodes_without_hints, on, placed_pods
 from kubestow.framework.gang import Gang, PlacementScorePlugin, Proposal
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Code, Status, Verdict
@@ -37,6 +37,7 @@ from kubestow.plugins.dynamic_resources.extended_resources import (
     DeviceCounts,
     is_dra_extended_resource_name,
 )
+from kubestow.rules.minors import Behaviour
 from kubestow.rules.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, allocatable_amounts
 
 Int64s = NDArray[np.int64]
@@ -105,10 +106,16 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             spec.name for spec in self._scored_resources if is_dra_extended_resource_name(spec.name)
         ]
         self._devices = DeviceCounts(handle)
+        self._counts = placed_pods(handle, Behaviour.HINTS_LOOK_AT_NOMINATED_PODS)
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE | Action.UPDATE_POD_SCALE_UP, requeues=False),
-            on(EventResource.POD, Action.DELETE, hint=_is_schedulable_after_pod_deleted),
-            on(EventResource.POD, Action.UPDATE_POD_SCALE_DOWN, hint=_is_schedulable_after_pod_scale_down),
+            on(EventResource.POD, Action.DELETE, hint=self._is_schedulable_after_pod_deleted),
+            on(
+                EventResource.POD,
+                Action.UPDATE_POD_SCALE_DOWN,
+                hint=_is_schedulable_after_pod_scale_down,
+                requeues=handle.feature_enabled("InPlacePodVerticalScaling"),
+            ),
             on(
                 EventResource.NODE,
                 Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,
@@ -119,7 +126,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.ALL,
                 hint=_is_schedulable_after_device_class_change,
+                requeues=handle.feature_enabled("DRAExtendedResource"),
             ),
+            *events_of_nodes_without_hints(handle),
         )
 
     def signature(self, pod: PodInfo) -> Hashable | None:
@@ -261,9 +270,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         grown = [name for name, amount in allocatable.items() if amount > old_allocatable.get(name, 0)]
         return PODS in grown or any(pod.shape.requests.get(name, 0) for name in grown)
 
-
-def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
-    return old.is_assigned_or_nominated
+    def _is_schedulable_after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> bool:
+        return self._counts(old)
 
 
 def _is_schedulable_after_pod_scale_down(pod: PodInfo, old: PodInfo, new: PodInfo) -> bool:

@@ -28,7 +28,7 @@ from kubestow.cluster.topology.domains import DomainSums
 from kubestow.config.plugin_args import PodTopologySpreadArgs
 from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import Invalidation, on, placed_pods
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.plugins.pod_topology_spread.constraints import (
@@ -43,6 +43,7 @@ from kubestow.plugins.pod_topology_spread.constraints import (
     owning_controller,
     selected_label_keys,
 )
+from kubestow.rules.minors import Behaviour
 
 #: Verdict keys.
 MAX_SKEW_EXCEEDED, MISSING_TOPOLOGY_KEY = 1, 2
@@ -97,6 +98,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         self._latest: tuple[Shape | None, _ShapeConstraints] = (None, _ShapeConstraints(_SKIP, _SKIP, None))
         #: The labels that the selectors read, with the version that they depend on as in _ShapeConstraints.
         self._label_keys: dict[ShapeFamily, tuple[Hashable, frozenset[str]]] = {}
+        self._counts = placed_pods(handle, Behaviour.TOPOLOGY_HINTS_LOOK_AT_NOMINATED_PODS)
         pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
         node_events = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         self.events_to_register = (
@@ -244,7 +246,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     # -- queueing hints --------------------------------------------------------------------------------------------
 
     def _is_schedulable_after_pod_change(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
-        if not all(_is_involved(pod, changed) for changed in (old, new) if changed is not None):
+        if not all(self._is_involved(pod, changed) for changed in (old, new) if changed is not None):
             return False
         constraints = self._hinted_constraints(pod)
         if old is None or new is None:
@@ -265,16 +267,15 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             or any(old.metadata.labels[key] != new.metadata.labels[key] for key in keys)
         )
 
+    def _is_involved(self, pod: PodInfo, changed: PodInfo) -> bool:
+        """Whether a changed pod is the pod itself, or assigned or nominated in the same namespace."""
+        return changed.uid == pod.uid or (self._counts(changed) and changed.namespace == pod.namespace)
+
     def _hinted_constraints(self, pod: PodInfo) -> Sequence[SpreadConstraint]:
         try:
             return self._compiled(pod.shape, DO_NOT_SCHEDULE)
         except InvalidSelector:  # no event makes the pod schedulable
             return ()
-
-
-def _is_involved(pod: PodInfo, changed: PodInfo) -> bool:
-    """Whether a changed pod is the pod itself, or assigned or nominated in the same namespace."""
-    return changed.uid == pod.uid or (changed.is_assigned_or_nominated and changed.namespace == pod.namespace)
 
 
 def _has_all(node: Node | None, topology_keys: Sequence[str]) -> bool:

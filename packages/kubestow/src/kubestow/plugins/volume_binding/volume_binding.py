@@ -58,6 +58,7 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import SUCCESS, Status, Verdict
 from kubestow.plugins.node_resources.fit import UtilizationShape
 from kubestow.plugins.volume_binding.finder import PodVolumeClaims, PodVolumes, find_pod_volumes, pod_volume_claims
+from kubestow.rules.minors import Behaviour
 
 _STATE_NOT_FOUND = "not found"
 _DEADLINE_EXCEEDED = "context deadline exceeded"
@@ -147,6 +148,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         scores_capacity = handle.feature_enabled("StorageCapacityScoring")
         self._utilization_shape = UtilizationShape(args.shape or ()) if scores_capacity else None
         add_or_update = Action.ADD | Action.UPDATE
+        has_driver_hint = handle.emulates(Behaviour.CSI_DRIVER_HINT)
         self.events_to_register = (
             on(
                 EventResource.STORAGE_CLASS,
@@ -171,9 +173,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             ),
             on(
                 EventResource.CSI_DRIVER,
-                Action.UPDATE,
+                Action.UPDATE if has_driver_hint else add_or_update,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_csi_driver_change,
+                hint=_is_schedulable_after_csi_driver_change if has_driver_hint else None,
             ),
             on(
                 EventResource.CSI_STORAGE_CAPACITY,

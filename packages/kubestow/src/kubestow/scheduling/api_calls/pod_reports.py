@@ -43,6 +43,7 @@ class PodReports:
     def __init__(self, environment: Environment, dispatcher: Dispatcher, gates: config.FeatureGates) -> None:
         self._api, self._clock, self._dispatcher = environment.api, environment.clock, dispatcher
         self._nominates_before_binding = gates.enabled("NominatedNodeNameForExpectation")
+        self._tracks_generation = gates.enabled("PodObservedGenerationTracking")
 
     def record_binding(self, pod: PodInfo, node_name: str) -> None:
         """Record a Scheduled event: the pod is bound."""
@@ -63,7 +64,7 @@ class PodReports:
             status="False",
             reason=reason,
             message=message,
-            observed_generation=pod.metadata.generation,
+            observed_generation=condition_generation(pod, _POD_SCHEDULED, always=self._tracks_generation),
             last_transition_time=timestamp(self._clock.now()) if current is None else current.last_transition_time,
         )
         self._dispatcher.patch_status(reference(pod), PodStatusPatch((condition,), nomination))
@@ -72,6 +73,14 @@ class PodReports:
         """Nominate the node that a pod is about to be bound to (gate NominatedNodeNameForExpectation)."""
         if self._nominates_before_binding:
             self._dispatcher.patch_status(reference(pod), PodStatusPatch(nominated_node_name=node_name))
+
+
+def condition_generation(pod: PodInfo, condition: ConditionType, *, always: bool) -> int:
+    """The ``observedGeneration`` of a condition of a pod, 0 for none: without the gate PodObservedGenerationTracking
+    (not ``always``) it is kept up to date where it is set.
+    """
+    is_set = always or any(c.type == condition.type and c.observed_generation for c in pod.status.conditions)
+    return pod.metadata.generation if is_set else 0
 
 
 def pod_event(pod: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> EventRecord:

@@ -56,8 +56,9 @@ class BindingConfirmations:
             self.tasks.spawn(self._read_overdue())
 
     def pod_settled(self, uid: str) -> None:
-        """The watch shows a pod as bound or deleted."""
-        self._expected.pop(uid, None)
+        """The watch shows a pod as bound or deleted. One that stays assumed although it was deleted is read."""
+        if not self._cluster.is_assumed(uid):
+            self._expected.pop(uid, None)
 
     async def _read_overdue(self) -> None:
         while self._expected:
@@ -72,6 +73,8 @@ class BindingConfirmations:
     async def _read(self, context: BindingContext) -> None:
         """Read a pod, and give up its place if it is not on its node."""
         info, node_name = context.info, context.node_name
+        if not self._cluster.is_assumed(info.uid):
+            return
         extra = fields(pod=info.key, node=node_name)
         try:
             current = await self._dispatcher.binder.read(reference(info))
@@ -87,7 +90,8 @@ class BindingConfirmations:
         elif actual == "":
             problem = "the API server answered the binding with success, and the pod is not bound"
             _log.warning("Pod %s: %s; it is scheduled again", info.key, problem, extra=extra)
-            self._failure_handler.binding_failed(context, Status.error(problem), nomination="")
+            nomination = self._failure_handler.nomination_after_failure
+            self._failure_handler.binding_failed(context, Status.error(problem), nomination=nomination)
         else:
             where = "deleted" if actual is None else f"on node {actual}"
             _log.warning("Pod %s was bound to node %s, and is %s", info.key, node_name, where, extra=extra)

@@ -13,10 +13,12 @@ import logging
 from functools import partial
 from typing import Generic, TypeVar
 
+from kubestow.config import FeatureGates
 from kubestow.framework.cycle_state import PodsToActivate
 from kubestow.framework.runtime import PreFlight
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.log_fields import fields
+from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_work import BackgroundTasks
@@ -50,7 +52,11 @@ class BindingCycles(Generic[C]):
         confirmations: BindingConfirmations,
         environment: Environment,
         tasks: BackgroundTasks,
+        gates: FeatureGates,
     ) -> None:
+        self._runs_pre_flights = gates.enabled("NominatedNodeNameForExpectation")
+        self._runs_in_parallel = gates.minor.has(Behaviour.PRE_BIND_RUNS_IN_PARALLEL)
+        self._pre_bind_failures_back_off = gates.minor.has(Behaviour.PRE_BIND_FAILURES_BACK_OFF)
         self._queue, self._waiting_pods, self._extenders = queue, waiting_pods, extenders
         self._dispatcher, self._reports, self._failure_handler = dispatcher, reports, failure_handler
         self._clock, self._observer = environment.clock, environment.observer
@@ -76,13 +82,16 @@ class BindingCycles(Generic[C]):
             self._failure_handler.binding_failed(context, status, nomination=self._nomination_after_failure(context))
         return status
 
-    def _nomination_after_failure(self, context: C) -> str:
-        """The nomination that a pod has after its binding cycle failed, "" for none."""
-        return ""
+    def _nomination_after_failure(self, context: C) -> str | None:
+        """The nomination that a pod has after its binding cycle failed, "" for none; None leaves it alone."""
+        return self._failure_handler.nomination_after_failure
 
     async def _run_steps(self, context: C) -> Status:
         info, node_name, runtime = context.info, context.node_name, context.profile.runtime
-        pre_flight = runtime.run_pre_bind_pre_flights(context.state, info, node_name)
+        if self._runs_pre_flights:
+            pre_flight = runtime.run_pre_bind_pre_flights(context.state, info, node_name)
+        else:
+            pre_flight = PreFlight(SUCCESS, runtime.plugins.pre_bind)
         if not pre_flight.status.ok and pre_flight.status.code is not Code.SKIP:
             return pre_flight.status
         if pre_flight.status.ok or context.permit_timeouts:
@@ -106,8 +115,8 @@ class BindingCycles(Generic[C]):
     async def _wait_on_permit_and_pre_bind(self, context: C, pre_flight: PreFlight) -> Status:
         """Wait on Permit, then run the PreBind plugins that have work to do.
 
-        In between the pod ceases to be in flight: it has a node, and no event of a plugin requeues it any more, because
-        a failure from here on is retried after a backoff (semantics 4.7).
+        Where a failure from here on is retried after a backoff (semantics 4.7), the pod ceases to be in flight in
+        between: it has a node, and no event of a plugin requeues it any more.
         """
         uid = context.info.uid
         waiting = self._waiting_pods.get(uid)
@@ -115,15 +124,30 @@ class BindingCycles(Generic[C]):
             status = await self._wait_on_permit(waiting)
             if not status.ok:
                 return status
-        self._queue.in_flight.done(uid)
+        if self._pre_bind_failures_back_off:
+            self._queue.in_flight.done(uid)
+            status = await self._pre_bind(context, pre_flight)
+            return status.without_plugin()
+        status = await self._pre_bind(context, pre_flight)
+        if status.ok:
+            self._queue.in_flight.done(uid)
+        return status
+
+    async def _pre_bind(self, context: C, pre_flight: PreFlight) -> Status:
+        """Run the PreBind plugins that have work to do."""
         if not pre_flight.status.ok:
             return SUCCESS
+        uid = context.info.uid
         cancellation = self._waiting_pods.enter_pre_bind(uid)
         try:
-            status = await context.profile.runtime.run_pre_bind_plugins(
-                pre_flight.plugins, context.state, context.info, context.node_name, cancellation
+            return await context.profile.runtime.run_pre_bind_plugins(
+                pre_flight.plugins,
+                context.state,
+                context.info,
+                context.node_name,
+                cancellation,
+                in_parallel=self._runs_in_parallel,
             )
-            return status.without_plugin()
         finally:
             self._waiting_pods.leave_pre_bind(uid)
 

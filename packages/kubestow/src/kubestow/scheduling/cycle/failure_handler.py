@@ -6,12 +6,15 @@ and an event say why. The preemption that PostFilter decided on starts here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, replace
 
 from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.config import FeatureGates
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.status import Code, Status
+from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.api_calls.pod_reports import PodReports, condition_reason
 from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.decision.result import Failed, Unschedulable
@@ -38,11 +41,11 @@ class SchedulingFailure:
     nomination: str | None = None
 
     @classmethod
-    def of_decision(cls, decision: Unschedulable | Failed) -> SchedulingFailure:
-        """The decision found no node."""
+    def of_decision(cls, decision: Unschedulable | Failed, nomination_after_failure: str | None) -> SchedulingFailure:
+        """The decision found no node. ``nomination_after_failure`` is the nomination without a result of PostFilter."""
         reason = condition_reason(decision.status)
-        if isinstance(decision, Failed):
-            return cls(reason, decision.message, nomination="")
+        if isinstance(decision, Failed) or not (decision.rejectors or decision.pending_plugins):  # there are no nodes
+            return cls(reason, decision.message, nomination=nomination_after_failure)
         nominated = decision.post_filter.nominating_result
         nomination = None if nominated is None else nominated.nominated_node_name
         return cls(reason, decision.message, decision.rejectors, decision.pending_plugins, nomination)
@@ -76,23 +79,54 @@ class FailureHandler:
         reports: PodReports,
         leadership: Leadership,
         environment: Environment,
+        gates: FeatureGates,
     ) -> None:
+        keeps_nominations = gates.enabled("NominatedNodeNameForExpectation") and not gates.minor.has(
+            Behaviour.FAILURES_CLEAR_NOMINATION_WITH_EXPECTATION
+        )
+        #: The nomination that a pod has after a failure other than a decision of PostFilter: "" clears it.
+        self.nomination_after_failure: str | None = None if keeps_nominations else ""
+        self._preempts_in_background = gates.enabled("SchedulerAsyncPreemption")
         self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
         self._evictions, self._reports, self._leadership = evictions, reports, leadership
         self._clock, self._observer = environment.clock, environment.observer
 
     def no_node_found(self, queued: QueuedPod, decision: Unschedulable | Failed) -> None:
-        """No node was found: start the preemption that PostFilter decided on, and requeue the pod."""
+        """No node was found: start the preemption that PostFilter decided on, and requeue the pod.
+
+        Without the gate SchedulerAsyncPreemption the pod stays in flight until the evictions have been answered.
+        """
+        failure = SchedulingFailure.of_decision(decision, self.nomination_after_failure)
+        evicting = None
         if isinstance(decision, Unschedulable):
             # First, so that the pod is gated at PreEnqueue should an event requeue it at once.
-            self._evictions.carry_out(queued.info, decision.post_filter)
-        self.attempt_failed(queued, SchedulingFailure.of_decision(decision))
+            evicting = self._evictions.carry_out(queued.info, decision.post_filter)
+        if evicting is None or self._preempts_in_background:
+            self.attempt_failed(queued, failure)
+        else:
+            self._evictions.tasks.start(self._attempt_failed_after(evicting, queued, failure))
 
-    def binding_failed(self, context: BindingContext, status: Status, *, nomination: str) -> None:
+    async def _attempt_failed_after(
+        self, evicting: asyncio.Task[bool], queued: QueuedPod, failure: SchedulingFailure
+    ) -> None:
+        """End a preemptor's attempt after its evictions; it is nominated meanwhile, and no longer if one failed."""
+        info = queued.info
+        before = self._cluster.nomination(info.uid)
+        if failure.nomination:
+            self._cluster.nominate(info, failure.nomination)
+        if not await evicting:
+            failure = replace(failure, nomination=None)
+            if before:
+                self._cluster.nominate(info, before)
+            else:
+                self._clear_nomination(info)
+        self.attempt_failed(queued, failure)
+
+    def binding_failed(self, context: BindingContext, status: Status, *, nomination: str | None) -> None:
         """A placed pod was rejected or failed: undo the placement; requeue the pod, and those that may fit on its node.
 
-        ``nomination`` is the node that the pod is nominated to from now on, "" for none. After an error the other pods
-        come first, after a rejection the pod itself (semantics 4.7).
+        ``nomination`` is the node that the pod is nominated to from now on, "" for none, None for no change. After an
+        error the other pods come first, after a rejection the pod itself (semantics 4.7).
         """
         context.unreserve_and_forget(self._cluster)
         removed = context.info.on(context.node_name)

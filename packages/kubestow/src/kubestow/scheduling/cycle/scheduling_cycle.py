@@ -67,7 +67,8 @@ class SchedulingCycle:
             (start_binding or self._binding_cycles.start)(context)
         else:
             context.unreserve_and_forget(self._cluster)
-            self._failure_handler.attempt_failed(queued, SchedulingFailure.of_status(status, nomination=""))
+            nomination = self._failure_handler.nomination_after_failure
+            self._failure_handler.attempt_failed(queued, SchedulingFailure.of_status(status, nomination=nomination))
 
     async def decide(self, info: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide about a pod, and report the decision to the observer. An unexpected failure costs one attempt."""

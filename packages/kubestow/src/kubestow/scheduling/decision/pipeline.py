@@ -32,7 +32,7 @@ from kubestow.framework.diagnosis import Diagnosis, Rejection
 from kubestow.framework.evaluation import Evaluation, best_rows
 from kubestow.framework.feasibility import Feasibility
 from kubestow.framework.interface import PostFilterResult
-from kubestow.framework.profile import Profile
+from kubestow.framework.profile import CLEARS_NOMINATION, Profile
 from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision.node_selection import WHOLE_CLUSTER, NodeSampler, Scope, TieBreak
 from kubestow.scheduling.decision.result import Decision, Failed, PostFilterResults, Scheduled, Unschedulable
@@ -41,8 +41,6 @@ from kubestow.scheduling.extenders.stages import EXTENDER, ExtenderFilterResult,
 T = TypeVar("T")
 
 _NO_NODES = Status.unresolvable("no nodes available to schedule pods")
-#: Takes the place of PostFilter where there are no nodes or no PostFilter plugins (semantics 5.1).
-_NO_POST_FILTER = PostFilterResult(Status.unschedulable(), nominated_node_name="")
 _NOT_FILTERED = ExtenderFilterResult()
 
 
@@ -72,7 +70,7 @@ class DecisionPipeline:
         if extenders is not None and not (scope.calls_extenders and extenders.take_part(pod)):
             extenders = None
         if not len(self.cluster.nodes):
-            post_filter = PostFilterResults(nominating_result=_NO_POST_FILTER)
+            post_filter = PostFilterResults(nominating_result=CLEARS_NOMINATION)
             return Unschedulable(
                 pod=pod, state=CycleState(), status=_NO_NODES, message=_NO_NODES.message, post_filter=post_filter
             )
@@ -280,7 +278,7 @@ class _DecisionInProgress:
     ) -> PostFilterResults:
         """Run the PostFilter plugins in order; with extenders, no further one once an await has outdated the state."""
         if not self._profile.runtime.plugins.post_filter:
-            return PostFilterResults(nominating_result=_NO_POST_FILTER)
+            return PostFilterResults(nominating_result=self._profile.result_without_post_filter)
         results = PostFilterResults()
         if not self._scope.preempts:
             return results

@@ -205,7 +205,7 @@ class GangBindingCycles(BindingCycles[MemberBindingContext]):
         context.barrier.leave(context.info.uid, reason, is_bound=status.ok)
         return status
 
-    def _nomination_after_failure(self, context: MemberBindingContext) -> str:
+    def _nomination_after_failure(self, context: MemberBindingContext) -> str | None:
         """Bound members of a gang may be useless without this one, so its node stays reserved for it."""
         return context.node_name if context.barrier.may_bind_part else ""
 

@@ -20,9 +20,12 @@ from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.reports import ConditionType, EventType
 from kubestow.cluster.placed_pods import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.config import FeatureGates
 from kubestow.errors import APIError
 from kubestow.log_fields import fields
+from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
+from kubestow.scheduling.api_calls.pod_reports import condition_generation
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.decision.result import PostFilterResults
 from kubestow.scheduling.environment import Environment
@@ -100,7 +103,12 @@ class Evictions:
         dispatcher: Dispatcher,
         waiting_pods: WaitingPods,
         environment: Environment,
+        gates: FeatureGates | None = None,
     ) -> None:
+        gates = gates or FeatureGates()
+        self._tracks_generation = gates.enabled("PodObservedGenerationTracking")
+        names_memory = gates.minor.has(Behaviour.VICTIMS_ON_PERMIT_ARE_RETRIED)
+        self._note_of_stopped = _PREEMPTED.note + _PREEMPTED_IN_MEMORY * names_memory
         self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
         self.in_progress, self._dispatcher, self._waiting_pods = in_progress, dispatcher, waiting_pods
         self._api, self._clock, self._observer = environment.api, environment.clock, environment.observer
@@ -123,14 +131,17 @@ class Evictions:
         uids = (preemptor.uid for preemptor in preemption.preemptors)
         self._queue.gating.preemption_ended([uid for uid in uids if not self.in_progress.is_preempting(uid)])
 
-    def carry_out(self, preemptor: PodInfo, post_filter: PostFilterResults) -> None:
-        """Start what PostFilter plugins decided for a pod: their own actions, and the eviction of the victims."""
+    def carry_out(self, preemptor: PodInfo, post_filter: PostFilterResults) -> asyncio.Task[bool] | None:
+        """Start what PostFilter plugins decided for a pod: their own actions, and the eviction of the victims.
+
+        The task ends once the API server has answered every eviction, with False if one failed; None without victims.
+        """
         for action in post_filter.actions:
             self.tasks.spawn(_run_action(action))
         result = post_filter.nominating_result
         if result is None or not result.status.ok or not result.nominated_node_name:
-            return
-        self.start(
+            return None
+        return self.start(
             preemptor,
             result.nominated_node_name,
             victims=result.victims,
@@ -144,9 +155,9 @@ class Evictions:
         *,
         victims: Sequence[PodInfo],
         lower_priority_nominated: Sequence[PodInfo],
-    ) -> None:
-        """Start evicting victims for a pod on one node."""
-        self._start(_Preemption([preemptor], preemptor.uid, node_name), victims, lower_priority_nominated)
+    ) -> asyncio.Task[bool] | None:
+        """Start evicting victims for a pod on one node; the task is that of :meth:`carry_out`."""
+        return self._start(_Preemption([preemptor], preemptor.uid, node_name), victims, lower_priority_nominated)
 
     def start_for_group(
         self,
@@ -162,22 +173,23 @@ class Evictions:
 
     def _start(
         self, preemption: _Preemption, victims: Sequence[PodInfo], lower_priority_nominated: Sequence[PodInfo]
-    ) -> None:
+    ) -> asyncio.Task[bool] | None:
         """Clear the nominations in memory, and evict those victims that are not being deleted already."""
         for pod in lower_priority_nominated:
             self._cluster.drop_nomination(pod.uid)
         self._observer.preemption_started(preemption.preemptors, preemption.node_name, victims)
         remaining = [victim for victim in victims if not victim.terminating]
         if not remaining:
-            return
+            return None
         for preemptor in preemption.preemptors:
             self.in_progress.newest[preemptor.uid] = preemption
         self._queue.gating.preemption_started(preemptor.uid for preemptor in preemption.preemptors)
-        self.tasks.start(self._run(preemption, remaining, lower_priority_nominated))
+        return self.tasks.start(self._run(preemption, remaining, lower_priority_nominated))
 
     async def _run(
         self, preemption: _Preemption, victims: Sequence[PodInfo], lower_priority_nominated: Sequence[PodInfo]
-    ) -> None:
+    ) -> bool:
+        """Evict the victims; False if that failed."""
         began = self._clock.monotonic()
         for pod in lower_priority_nominated:
             self._dispatcher.patch_status(reference(pod), PodStatusPatch(nominated_node_name=""))
@@ -196,10 +208,11 @@ class Evictions:
                 extra=fields(preemptor=str(preemption), err=str(error)),
             )
             self._end(preemption, began, succeeded=False, activate=True)
-        else:
-            # If every victim has left already, no further event will requeue the preemptor.
-            activate = not any(self._is_on_node(victim, preemption) for victim in victims)
-            self._end(preemption, began, succeeded=True, activate=activate)
+            return False
+        # If every victim has left already, no further event will requeue the preemptor.
+        activate = not any(self._is_on_node(victim, preemption) for victim in victims)
+        self._end(preemption, began, succeeded=True, activate=activate)
+        return True
 
     def _is_on_node(self, victim: PodInfo, preemption: _Preemption) -> bool:
         """Whether a victim is still placed as it was; one whose binding was cancelled may have been placed anew."""
@@ -242,36 +255,36 @@ class Evictions:
             return  # its binding failed, or it was deleted
         if self._waiting_pods.preempt(victim.uid):
             preemption.cancelled[victim.uid] = placed
-            self._record(victim, preemption, _PREEMPTED_IN_MEMORY)
+            self._record(victim, preemption, self._note_of_stopped)
             return
         try:
-            await self._dispatcher.evict(victim, self._disruption_condition(preemption))
+            await self._dispatcher.evict(victim, self._disruption_condition(victim, preemption))
         except APIError as error:
             if error.code == 404:
                 return  # deleted meanwhile
             raise
-        self._record(victim, preemption, "")
+        self._record(victim, preemption, _PREEMPTED.note)
 
-    def _disruption_condition(self, preemption: _Preemption) -> PodCondition:
+    def _disruption_condition(self, victim: PodInfo, preemption: _Preemption) -> PodCondition:
         scheduler_name = preemption.preemptors[0].spec.scheduler_name
         return PodCondition(
             type=_DISRUPTION_TARGET.type,
             status="True",
             reason=_BY_SCHEDULER,
             message=f"{scheduler_name}: preempting to accommodate a higher priority {preemption.kind}",
+            observed_generation=condition_generation(victim, _DISRUPTION_TARGET, always=self._tracks_generation),
             last_transition_time=timestamp(self._clock.now()),
         )
 
-    def _record(self, victim: PodInfo, preemption: _Preemption, suffix: str) -> None:
+    def _record(self, victim: PodInfo, preemption: _Preemption, note: str) -> None:
         preemptor = preemption.preemptors[0]
-        note = _PREEMPTED.note.format(kind=preemption.kind, uid=preemption.uid, node=preemption.node_name)
         self._api.record(
             EventRecord(
                 regarding=reference(victim),
                 related=reference(preemptor),
                 reason=_PREEMPTED.reason,
                 action=_PREEMPTED.action,
-                note=note + suffix,
+                note=note.format(kind=preemption.kind, uid=preemption.uid, node=preemption.node_name),
                 reporting_controller=preemptor.spec.scheduler_name,
             )
         )

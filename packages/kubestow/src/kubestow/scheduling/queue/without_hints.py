@@ -36,6 +36,8 @@ _OWN_UPDATES = (
     | Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
     | Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM
 )
+#: The update of a pod on a node that frees room there, whatever the topology.
+_SCALE_DOWN = (Action.UPDATE_POD_SCALE_DOWN,)
 _TOPOLOGY_SPREAD = "PodTopologySpread"
 
 
@@ -57,8 +59,9 @@ class EventsWithoutHints(QueueingHints):
 
 
 def _without_own_updates(event: ClusterEvent) -> Action:
-    covers_every_update = event.action & Action.UPDATE == Action.UPDATE
-    return event.action if event.resource is not EventResource.POD or covers_every_update else event.action & ~_OWN_UPDATES
+    if event.resource is not EventResource.POD or event.action & Action.UPDATE == Action.UPDATE:
+        return event.action
+    return event.action & ~_OWN_UPDATES
 
 
 class SchedulingQueueWithoutHints(SchedulingQueue):
@@ -100,9 +103,8 @@ class SchedulingQueueWithoutHints(SchedulingQueue):
         self._has_moved = True
         if isinstance(new, Node):
             among = _both(among, self._admitted_by(new))
-        elif event.resource is EventResource.ASSIGNED_POD and isinstance(new, PodInfo):
-            if not event.action & Action.UPDATE_POD_SCALE_DOWN:
-                among = _both(among, self._joined_by_topology_to(new))
+        elif new is not None and event.resource is EventResource.ASSIGNED_POD and event.action not in _SCALE_DOWN:
+            among = _both(among, self._joined_by_topology_to(new))
         super().move_all_to_active_or_backoff(event, old, new, among=among)
 
     def _admitted_by(self, node: Node) -> Among:

@@ -24,6 +24,7 @@ from kubestow.errors import PluginError
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.log_fields import fields
+from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_work import BackgroundTasks, ChangeNotifier
@@ -109,7 +110,7 @@ class Scheduler:
         # State: what the API server says, what was decided since, and what is in progress.
         self.pods = PodStore()
         self.cluster = Cluster(pod_group_apis, minor=gates.minor)
-        self.waiting_pods = WaitingPods()
+        self.waiting_pods = WaitingPods(gates.minor)
         self._barriers = GangBarriers()
         self._preemptions = PreemptionsInProgress(self.pods)
         self._bindings = BackgroundTasks()
@@ -156,7 +157,7 @@ class Scheduler:
             on_change=self._wake.set,
         )
         state = SchedulerState(self.cluster, self.pods, self.queue)
-        self._evictions = Evictions(state, self._preemptions, self.dispatcher, self.waiting_pods, environment)
+        self._evictions = Evictions(state, self._preemptions, self.dispatcher, self.waiting_pods, environment, gates)
         self._reports = PodReports(environment, self.dispatcher, gates)
         self._failure_handler = FailureHandler(
             state,
@@ -164,6 +165,7 @@ class Scheduler:
             reports=self._reports,
             leadership=self.leadership,
             environment=environment,
+            gates=gates,
         )
         self._confirmations = BindingConfirmations(
             state, dispatcher=self.dispatcher, failure_handler=self._failure_handler, environment=environment
@@ -184,6 +186,7 @@ class Scheduler:
                 confirmations=self._confirmations,
                 environment=environment,
                 tasks=self._bindings,
+                gates=gates,
             )
 
         ordinary = binding_cycles(BindingCycles[BindingContext])
@@ -217,6 +220,7 @@ class Scheduler:
             failure_handler=self._failure_handler,
         )
 
+        forgets_deleted_pods = gates.minor.has(Behaviour.DELETED_ASSUMED_PODS_ARE_FORGOTTEN)
         # What calls back: plugins, PreEnqueue and the watch.
         requests.add_listener(self.queue)
         self.queue.gating.add_listener(self._failure_handler)
@@ -227,7 +231,7 @@ class Scheduler:
             self.queue,
             scheduler_names=self.profiles.keys(),
             watched=self._watched,
-            listener=_SchedulerWatchListener(
+            listener=(_SchedulerWatchListener if forgets_deleted_pods else _ListenerThatKeepsDeletedPods)(
                 state,
                 waiting_pods=self.waiting_pods,
                 barriers=self._barriers,
@@ -487,7 +491,8 @@ class _SchedulerWatchListener(WatchListener):
         observer: Observer,
         synced: asyncio.Event,
     ) -> None:
-        self._cluster, self._queue, self._waiting_pods = state.cluster, state.queue, waiting_pods
+        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
+        self._waiting_pods = waiting_pods
         self._barriers, self._dispatcher, self._evictions = barriers, dispatcher, evictions
         self._confirmations = confirmations
         self._notifier, self._observer, self._synced = notifier, observer, synced
@@ -522,6 +527,16 @@ class _SchedulerWatchListener(WatchListener):
         if placed is not None:
             self._cluster.forget(uid)
             self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, placed.info.on(placed.node_name), None)
+
+
+class _ListenerThatKeepsDeletedPods(_SchedulerWatchListener):
+    """The same before :attr:`Behaviour.DELETED_ASSUMED_PODS_ARE_FORGOTTEN`."""
+
+    def assumed_pod_deleted(self, uid: str) -> None:
+        """Reject a pod that is gone and waits on Permit; the binding of any other will fail."""
+        waiting = self._waiting_pods.get(uid)
+        if waiting is not None and self._pods.get(uid) is None:
+            waiting.reject("", "removed")
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
