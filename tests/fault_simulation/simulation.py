@@ -14,6 +14,7 @@ from typing import Any
 from kubestow.api.core import Namespace, Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.errors import LeaseLost
+from kubestow.rules.minors import MINORS, NEWEST, Minor
 from kubestow.scheduling.interfaces import Clock
 from kubestow.testing.virtual_time import VirtualClock
 from tests.fault_simulation.actors.devices import Devices
@@ -116,6 +117,9 @@ _PROBABILITIES = {
     Part.SERVER_CLOCK: 0.3,
     Part.LARGE: 0.05,
 }
+#: The parts that only the newest minor version has as they are simulated.
+_PARTS_OF_NEWEST = frozenset({Part.GANGS, Part.DEVICES})
+_PROBABILITY_OF_NEWEST = 0.5
 #: Drawn by itself, so that it does not change what else a seed has.
 _PROBABILITY_OF_STALLS = 0.3
 #: Seconds after the faults in which no pod is put aside any more because of a stall.
@@ -167,7 +171,7 @@ class _Simulation:
     ) -> None:
         own_tasks(loop)
         loop.set_exception_handler(self._unhandled)
-        self._seed = seed
+        self._seed, self._records = seed, recordings is not None
         self._random = Random(f"{seed} world")
         clock = VirtualClock(loop)
         self.trace = Trace(clock)
@@ -176,6 +180,9 @@ class _Simulation:
         is_drawn = Random(f"{seed} stalls").random() < _PROBABILITY_OF_STALLS
         if recordings is None and (Part.STALLS in required or is_drawn):
             self._parts.add(Part.STALLS)
+        self._minor = self._drawn_minor(required)
+        if self._minor != NEWEST:
+            self._parts -= _PARTS_OF_NEWEST
         loop.freezes = Part.STALLS in self._parts  # type: ignore[attr-defined]  # of the shuffled loop
         self.server = SimulatedServer(self._server_clock(clock), self.trace)
         self._faults = Faults(Random(f"{seed} faults"))
@@ -187,6 +194,14 @@ class _Simulation:
         self._size = _LARGE if Part.LARGE in self._parts else _SMALL
         self._processes: list[Process] = []
         self._opinions: dict[Process, SecondOpinion] = {}
+
+    def _drawn_minor(self, required: Collection[Part]) -> Minor:
+        """The emulated minor version: the newest in every other simulation, and where it is needed."""
+        random = Random(f"{self._seed} minor")
+        needs_newest = self._records or not _PARTS_OF_NEWEST.isdisjoint(required)
+        if random.random() < _PROBABILITY_OF_NEWEST or needs_newest:
+            return NEWEST
+        return random.choice([minor for minor in MINORS if minor != NEWEST])
 
     def _server_clock(self, clock: VirtualClock) -> Clock:
         """The clock of the server, which may be an hour ahead or behind."""
@@ -202,6 +217,7 @@ class _Simulation:
     async def run(self) -> None:
         """Run with faults, then without them until the final checks."""
         self.server.put(Namespace(metadata=ObjectMeta(name="default")))
+        self.trace.note("simulation", f"emulates {self._minor}")
         self._processes = [self._process(number, names) for number, names in enumerate(self._deployment.processes)]
         kubelets = Kubelets(self.server, Random(f"{self._seed} kubelets"))
         storage = Storage(self.server, Random(f"{self._seed} storage"))
@@ -256,7 +272,9 @@ class _Simulation:
         for _ in range(self._size.helpful_changes):
             users.make_helpful_change()
             # kube-scheduler's hints do not cover every node that the anti-affinity of other pods releases.
-            await self._rest(self._unscheduled, longest=_LONG_REST if users.uses_pod_constraints else _SHORT_REST)
+            # Before v1.36 they cover less.
+            is_certain = self._minor == NEWEST and not users.uses_pod_constraints
+            await self._rest(self._unscheduled, longest=_SHORT_REST if is_certain else _LONG_REST)
         if Part.STALLS in self._parts:
             await self._check_victim(tenants)
         await self._rest(self._final_violations, longest=1.0)
@@ -274,6 +292,7 @@ class _Simulation:
             leader_election=self._deployment.leader_election,
             http=Part.HTTP in self._parts,
             stalls=Part.STALLS in self._parts,
+            minor=self._minor,
         )
         return Process(f"{self._seed}-{number}", names, self._context, features, self)
 

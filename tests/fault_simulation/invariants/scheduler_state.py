@@ -19,7 +19,7 @@ from tests.fault_simulation.scheduler.process import Process
 
 def cache_differences(server: SimulatedServer, process: Process) -> Iterator[str]:
     """Where a scheduler's cache differs from the server's state."""
-    expected = Cluster()
+    expected = Cluster(minor=process.minor)
     for node in server.nodes().values():
         expected.add_node(node)
     pods = {pod.metadata.uid: pod for pod in server.pods() if not ended(pod)}

@@ -26,6 +26,7 @@ from kubestow.framework.profile import implements
 from kubestow.observability.observability import CompositeObserver
 from kubestow.plugins import in_tree_registry
 from kubestow.plugins.registry import find_pod_group_apis
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.observer import Observer
@@ -43,6 +44,8 @@ from tests.fault_simulation.scheduler.recording import RecordedFaults, Recording
 from tests.fault_simulation.scheduler.stalls import NAME as STALLING_PLUGIN
 from tests.fault_simulation.scheduler.stalls import ElectionBeside, stalling_plugin
 
+#: Those of gangs, with topologies and preemption.
+_GATES = GATES | dict.fromkeys(("TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"), True)
 #: Longest time of a graceful shutdown in seconds, which includes requests in flight.
 _GRACE_PERIOD = 30.0
 
@@ -71,13 +74,22 @@ def own_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
 @dataclass(frozen=True)
 class Features:
-    """What a process runs with: the faulty plugin, the faulty extender, leader election, and watches over HTTP."""
+    """What a process runs with: the faulty plugin, the faulty extender, leader election, watches over HTTP, gangs.
+
+    ``minor`` is the emulated minor version.
+    """
 
     faulty_plugin: bool
     faulty_extender: bool
     leader_election: bool
     http: bool
     stalls: bool = False
+    minor: Minor = NEWEST
+
+    @property
+    def gates(self) -> config.FeatureGates:
+        """The feature gates of the scheduler: the defaults, and those of gangs where they are as in the newest."""
+        return config.FeatureGates(_GATES if self.minor == NEWEST else {}, minor=self.minor)
 
 
 class Checks(Protocol):
@@ -104,6 +116,7 @@ class Process(Observer):
     ) -> None:
         self.name, self.scheduler_names = name, scheduler_names
         self._context, self._features, self._checks = context, features, checks
+        self.minor = features.minor
         self.clock = JumpingClock(context.clock, Random(f"{name} clock"))
         self._starts = 0
         #: The times of the requests of all starts, and what was requested.
@@ -179,8 +192,10 @@ class Process(Observer):
         if self._features.stalls:
             random = Random(f"{self.name} {self._starts} stalls")
             plugins.append(stalling_plugin(self._freeze, random, lambda: self._context.faults.active))
-        registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
-        names = ["GangScheduling", NAME] if self._features.faulty_plugin else ["GangScheduling"]
+        gates = self._features.gates
+        registry = in_tree_registry(gates.minor) | {plugin.name: plugin for plugin in plugins}
+        names = ["GangScheduling"] if gates.enabled("GangScheduling") else []
+        names += [NAME] if self._features.faulty_plugin else []
         names += [STALLING_PLUGIN] if self._features.stalls else []
         enabled = {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in names]}}}
         document = {
@@ -188,8 +203,6 @@ class Process(Observer):
             "kind": config.KIND,
             "profiles": [{"schedulerName": name, **enabled} for name in self.scheduler_names],
         }
-        optional = ("TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption")
-        gates = config.FeatureGates(GATES | dict.fromkeys(optional, True))
         extenders = self._extenders(client)
         configuration = config.load(document, subject=self.name, gates=gates, implements=implements(registry))
         if recorder is not None:  # a replay has only the configuration

@@ -54,7 +54,6 @@ class BindingCycles(Generic[C]):
         tasks: BackgroundTasks,
         gates: FeatureGates,
     ) -> None:
-        self._runs_pre_flights = gates.enabled("NominatedNodeNameForExpectation")
         self._runs_in_parallel = gates.minor.has(Behaviour.PRE_BIND_RUNS_IN_PARALLEL)
         self._pre_bind_failures_back_off = gates.minor.has(Behaviour.PRE_BIND_FAILURES_BACK_OFF)
         self._queue, self._waiting_pods, self._extenders = queue, waiting_pods, extenders
@@ -88,10 +87,7 @@ class BindingCycles(Generic[C]):
 
     async def _run_steps(self, context: C) -> Status:
         info, node_name, runtime = context.info, context.node_name, context.profile.runtime
-        if self._runs_pre_flights:
-            pre_flight = runtime.run_pre_bind_pre_flights(context.state, info, node_name)
-        else:
-            pre_flight = PreFlight(SUCCESS, runtime.plugins.pre_bind)
+        pre_flight = runtime.run_pre_bind_pre_flights(context.state, info, node_name)
         if not pre_flight.status.ok and pre_flight.status.code is not Code.SKIP:
             return pre_flight.status
         if pre_flight.status.ok or context.permit_timeouts:
