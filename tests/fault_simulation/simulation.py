@@ -66,6 +66,9 @@ _DEPLOYMENTS_WITH_LEADER_ELECTION = (
 #: Seconds without faults after which the cluster must be quiescent: longer than any backoff, than a stalled watch, and
 #: than the time after which a pod is retried without an event.
 _LONG_REST = 420.0
+#: The same before v1.36: a pod that is retried without an event may lose its nomination then, which helps others at
+#: their next retry, and so on.
+_LONGEST_REST = 3 * _LONG_REST
 #: The same where all queueing hints are known to be complete.
 _SHORT_REST = 30.0
 #: The least number of trace lines before the faults end.
@@ -274,7 +277,7 @@ class _Simulation:
             # kube-scheduler's hints do not cover every node that the anti-affinity of other pods releases.
             # Before v1.36 they cover less.
             is_certain = self._minor == NEWEST and not users.uses_pod_constraints
-            await self._rest(self._unscheduled, longest=_SHORT_REST if is_certain else _LONG_REST)
+            await self._rest(self._unscheduled, longest=_SHORT_REST if is_certain else None)
         if Part.STALLS in self._parts:
             await self._check_victim(tenants)
         await self._rest(self._final_violations, longest=1.0)
@@ -387,12 +390,14 @@ class _Simulation:
     # -- final checks ----------------------------------------------------------------------------------------------
 
     async def _rest(
-        self, check: Callable[[], Iterator[str]], *, shortest: float = _SHORT_REST, longest: float = _LONG_REST
+        self, check: Callable[[], Iterator[str]], *, shortest: float = _SHORT_REST, longest: float | None = None
     ) -> None:
         """Wait until a check finds no violations; a large simulation always waits for the longest time.
 
         The last check is repeated after a second, because a timer may fire at the very moment of the check.
         """
+        if longest is None:
+            longest = _LONG_REST if self._minor == NEWEST else _LONGEST_REST
         shortest = longest if Part.LARGE in self._parts else min(shortest, longest)
         for seconds in (shortest, longest - shortest, 1.0):
             await asyncio.sleep(seconds)
