@@ -1,24 +1,30 @@
-"""Writes what Kubernetes defines of the metrics of a scheduler.
+"""Writes what Kubernetes defines of the metrics of a scheduler, in each minor version.
 
-    python -m tools.schema.metrics INSTRUMENTATION DIRECTORY
+    python -m tools.schema.metrics DIRECTORY 31=SOURCES ... 36=SOURCES
 
-It writes ``kubernetes_metrics.json`` in DIRECTORY. INSTRUMENTATION is ``test/instrumentation`` in Kubernetes' sources
-(Apache-2.0), of the minor version that is served. It has two lists: of the metrics that are BETA or STABLE, which
-Kubernetes' tests keep up to date, and for its documentation of all metrics, whose stability levels may be older.
-Help texts are kubestow's own: they say what is measured here.
+It writes ``kubernetes_metrics.json`` in DIRECTORY. SOURCES are Kubernetes' sources (Apache-2.0) of a minor version, of
+which ``test/instrumentation`` and ``pkg/scheduler/metrics`` are read. The first has two lists: of the metrics that are
+BETA or STABLE, which Kubernetes' tests keep up to date, and for its documentation of all metrics, which may be a
+version behind. So the code of the scheduler decides which of its metrics a version has, and the newest list has their
+labels and buckets. Help texts are kubestow's own: they say what is measured here.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import sys
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 _STABLE, _ALL = "testdata/stable-metrics-list.yaml", "documentation/documentation-list.yaml"
+#: The literal names in the definitions of metrics.
+_NAME_IN_CODE = re.compile(r'Name:\s+"([a-z_]+)"')
 _NAMES = (
     "authentication_duration_seconds",
     "authorization_attempts_total",
@@ -43,6 +49,7 @@ _NAMES = (
     "scheduler_plugin_execution_duration_seconds",
     "scheduler_pod_scheduled_after_flush_total",
     "scheduler_pod_scheduling_attempts",
+    "scheduler_pod_scheduling_duration_seconds",
     "scheduler_pod_scheduling_sli_duration_seconds",
     "scheduler_podgroup_schedule_attempts_total",
     "scheduler_podgroup_scheduling_algorithm_duration_seconds",
@@ -55,35 +62,66 @@ _NAMES = (
     "scheduler_queueing_hint_execution_duration_seconds",
     "scheduler_resourceclaim_creates_total",
     "scheduler_schedule_attempts_total",
+    "scheduler_scheduler_cache_size",
     "scheduler_scheduling_algorithm_duration_seconds",
     "scheduler_scheduling_attempt_duration_seconds",
     "scheduler_unschedulable_pods",
     "scheduler_volume_scheduling_stage_error_total",
 )
 _ABOUT = {
-    "source": "kubernetes 1.36, test/instrumentation",
+    "source": "kubernetes 1.31 to 1.36, test/instrumentation and pkg/scheduler/metrics",
     "license": "Apache-2.0",
     "copyright": "The Kubernetes Authors",
     "generator": "tools/schema/metrics.py",
 }
 
 
-def main(instrumentation: Path, directory: Path) -> None:
-    """Write the file. Raises SystemExit if a metric is missing in ``instrumentation``."""
-    found: dict[str, dict[str, Any]] = {}
-    for file in (_ALL, _STABLE):
-        for metric in yaml.safe_load((instrumentation / file).read_text(encoding="utf-8")):
-            parts = (metric.get("namespace"), metric.get("subsystem"), metric["name"])
-            found["_".join(part for part in parts if part)] = metric
-    if missing := [name for name in _NAMES if name not in found]:
-        raise SystemExit(f"{instrumentation} has no {', '.join(missing)}")
-    lines = ",\n".join(f'"{name}": {json.dumps(_definition(found[name]))}' for name in _NAMES)
+Metrics = dict[str, dict[str, Any]]
+
+
+def main(directory: Path, sources: dict[int, Path]) -> None:
+    """Write the file. Raises SystemExit if no minor version has a metric."""
+    newest: Metrics = {}
+    versions: dict[str, list[tuple[int, str | None]]] = {name: [] for name in _NAMES}
+    for minor, kubernetes in sorted(sources.items()):
+        listed = _listed(kubernetes / "test/instrumentation")
+        newest |= listed
+        named = _named_in_code(kubernetes / "pkg/scheduler/metrics/metrics.go")
+        for name, changes in versions.items():
+            exists = name in named or (name in listed and name not in _ever_named(sources.values()))
+            stability = newest.get(name, {}).get("stabilityLevel", "ALPHA") if exists else None
+            if stability != (changes[-1][1] if changes else None):
+                changes.append((minor, stability))
+    if missing := [name for name in _NAMES if name not in newest]:
+        raise SystemExit(f"no minor version has {', '.join(missing)}")
+    lines = ",\n".join(f'"{name}": {json.dumps(_definition(newest[name], versions[name]))}' for name in _NAMES)
     text = f'{{\n"about": {json.dumps(_ABOUT, indent=1)},\n"metrics": {{\n{lines}\n}}\n}}\n'
     (directory / "kubernetes_metrics.json").write_text(text, encoding="utf-8")
 
 
-def _definition(metric: dict[str, Any]) -> dict[str, Any]:
-    definition = {"type": metric["type"], "stability": metric["stabilityLevel"]}
+def _listed(instrumentation: Path) -> Metrics:
+    """The metrics in the lists of a version, by full name."""
+    found: Metrics = {}
+    for file in (_ALL, _STABLE):
+        for metric in yaml.safe_load((instrumentation / file).read_text(encoding="utf-8")):
+            parts = (metric.get("namespace"), metric.get("subsystem"), metric["name"])
+            found["_".join(part for part in parts if part)] = metric
+    return found
+
+
+@cache
+def _named_in_code(file: Path) -> frozenset[str]:
+    """The full names of the metrics that the scheduler's own code defines."""
+    return frozenset(f"scheduler_{name}" for name in _NAME_IN_CODE.findall(file.read_text(encoding="utf-8")))
+
+
+def _ever_named(sources: Iterable[Path]) -> set[str]:
+    """The metrics that the code of some version defines, so that the code decides about them in all versions."""
+    return {name for each in sources for name in _named_in_code(each / "pkg/scheduler/metrics/metrics.go")}
+
+
+def _definition(metric: dict[str, Any], versions: list[tuple[int, str | None]]) -> dict[str, Any]:
+    definition = {"type": metric["type"], "versions": versions}
     if labels := metric.get("labels"):
         definition["labels"] = labels
     if buckets := metric.get("buckets"):
@@ -99,4 +137,6 @@ def _without_rounding_errors(bounds: list[float]) -> list[float]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(
+        Path(sys.argv[1]), {int(minor): Path(path) for minor, _, path in (each.partition("=") for each in sys.argv[2:])}
+    )

@@ -24,6 +24,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
+from kubestow.rules.minors import NEWEST, Minor
+
 #: The allowed values of a metric's labels, by label name.
 LabelAllowList = Mapping[str, frozenset[str]]
 
@@ -42,14 +44,35 @@ class MetricDefinition(msgspec.Struct, frozen=True):
     buckets: tuple[float, ...] = ()
 
 
+class _KubernetesMetric(msgspec.Struct, frozen=True):
+    """Each version: the minor version from which it holds, and the stability level, None if the metric is gone."""
+
+    versions: list[tuple[int, Literal["STABLE", "BETA", "ALPHA"] | None]]
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    def in_minor(self, minor: Minor) -> MetricDefinition | None:
+        """The definition in a minor version; None if the metric does not exist there."""
+        stability = None
+        for since, level in self.versions:
+            if since <= minor.number:
+                stability = level
+        return None if stability is None else MetricDefinition(stability, self.labels, self.buckets)
+
+
 class _KubernetesMetrics(msgspec.Struct, frozen=True):
-    metrics: dict[str, MetricDefinition]
+    metrics: dict[str, _KubernetesMetric]
 
 
-KUBERNETES_METRICS: Mapping[str, MetricDefinition] = msgspec.json.decode(
+_KUBERNETES_METRICS = msgspec.json.decode(
     files(__package__).joinpath("kubernetes_metrics.json").read_bytes(), type=_KubernetesMetrics
 ).metrics
-"""The definitions of Kubernetes' metrics by name."""
+
+
+def kubernetes_definition(name: str, minor: Minor = NEWEST) -> MetricDefinition:
+    """What Kubernetes defines of a metric in a minor version; ALPHA if it does not exist there."""
+    metric = _KUBERNETES_METRICS[name]
+    return metric.in_minor(minor) or MetricDefinition(labels=metric.labels, buckets=metric.buckets)
 
 
 class CounterCell:
@@ -86,10 +109,9 @@ Cell = TypeVar("Cell", CounterCell, HistogramCell)
 
 
 class _Named:
-    """Name, help text and labels of a metric, by default of one that Kubernetes defines."""
+    """Name, help text and labels of a metric."""
 
-    def __init__(self, name: str, documentation: str, definition: MetricDefinition | None = None) -> None:
-        definition = definition or KUBERNETES_METRICS[name]
+    def __init__(self, name: str, documentation: str, definition: MetricDefinition) -> None:
         self.name, self.documentation = name, f"[{definition.stability}] {documentation}"
         self.label_names, self._buckets = definition.labels, definition.buckets
         self._allowed: LabelAllowList = {}
@@ -108,7 +130,7 @@ class _Named:
 class _Family(_Named, Generic[Cell]):
     """All cells of one metric by label values."""
 
-    def __init__(self, name: str, documentation: str, definition: MetricDefinition | None = None) -> None:
+    def __init__(self, name: str, documentation: str, definition: MetricDefinition) -> None:
         super().__init__(name, documentation, definition)
         self._cells: dict[tuple[str, ...], Cell] = {}
         self._by_values: dict[tuple[str, ...], Cell] = {}
@@ -119,22 +141,23 @@ class _Family(_Named, Generic[Cell]):
         """The cell for these label values; it may be cached."""
         cell = self._by_values.get(values)
         if cell is None:
-            cell = self._by_values[values] = self._cells.setdefault(self._exposed(values), self._new_cell())
+            cell = self._by_values[values] = self._cells.setdefault(self._exposed(values), self.new_cell())
         return cell
+
+    def new_cell(self) -> Cell:
+        """A cell that is not exposed."""
+        raise NotImplementedError
 
     def reset(self) -> None:
         """Set all cells to zero."""
         for cell in self._cells.values():
             cell.reset()
 
-    def _new_cell(self) -> Cell:
-        raise NotImplementedError
-
 
 class Counter(_Family[CounterCell]):
     """A monotonically increasing metric."""
 
-    def _new_cell(self) -> CounterCell:
+    def new_cell(self) -> CounterCell:
         return CounterCell()
 
     def collect(self) -> Metric:
@@ -147,7 +170,7 @@ class Counter(_Family[CounterCell]):
 class Histogram(_Family[HistogramCell]):
     """A distribution over the buckets of the definition."""
 
-    def _new_cell(self) -> HistogramCell:
+    def new_cell(self) -> HistogramCell:
         return HistogramCell(self._buckets)
 
     def collect(self) -> Metric:
@@ -165,7 +188,7 @@ class Gauge(_Named):
         self,
         name: str,
         documentation: str,
-        definition: MetricDefinition | None = None,
+        definition: MetricDefinition,
         *,
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
@@ -206,14 +229,22 @@ F = TypeVar("F", Counter, Histogram, Gauge, ReadCounter)
 class MetricSet:
     """The metrics of one process, exposed by ``registry``. Subclasses declare them with :meth:`counter` and the like.
 
-    ``disabled`` lists metrics that are not exposed, ``allowed`` the allowed label values by metric.
+    Of those that Kubernetes defines, the ones that the ``minor`` version does not have are not exposed. ``disabled``
+    lists metrics that are not exposed either, ``allowed`` the allowed label values by metric.
     """
 
     authentication_duration: Histogram
     authorization_attempts: Counter
     authorization_duration: Histogram
 
-    def __init__(self, *, disabled: Collection[str] = (), allowed: Mapping[str, LabelAllowList] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        disabled: Collection[str] = (),
+        allowed: Mapping[str, LabelAllowList] | None = None,
+        minor: Minor = NEWEST,
+    ) -> None:
+        self.minor = minor
         self._disabled, self._allowed = frozenset(disabled), allowed or {}
         self._families: dict[str, Counter | Histogram | Gauge | ReadCounter] = {}
         self.registry = CollectorRegistry(auto_describe=False)
@@ -221,11 +252,11 @@ class MetricSet:
 
     def counter(self, name: str, documentation: str, definition: MetricDefinition | None = None) -> Counter:
         """Add a counter, by default one that Kubernetes defines."""
-        return self.add(Counter(name, documentation, definition))
+        return self.add(Counter(name, documentation, definition or self.defined(name)))
 
     def histogram(self, name: str, documentation: str, definition: MetricDefinition | None = None) -> Histogram:
         """Add a histogram, by default one that Kubernetes defines."""
-        return self.add(Histogram(name, documentation, definition))
+        return self.add(Histogram(name, documentation, definition or self.defined(name)))
 
     def add_serving(self, durations: MetricDefinition | None = None) -> None:
         """Add the metrics of a secure port; ``durations`` defines those of its durations, in seconds, by result."""
@@ -239,10 +270,27 @@ class MetricSet:
             "authorization_duration_seconds", "Authorization duration in seconds, by result.", durations
         )
 
+    def gauge(
+        self,
+        name: str,
+        documentation: str,
+        definition: MetricDefinition | None = None,
+        *,
+        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
+    ) -> Gauge:
+        """Add a gauge, by default one that Kubernetes defines."""
+        return self.add(Gauge(name, documentation, definition or self.defined(name), read=read))
+
+    def defined(self, name: str) -> MetricDefinition:
+        """Kubernetes' definition of a metric in the minor version; one that does not exist there is not exposed."""
+        return kubernetes_definition(name, self.minor)
+
     def add(self, family: F) -> F:
         """Add a metric."""
         family.allow(self._allowed.get(family.name, {}))
-        self._families[family.name] = family
+        metric = _KUBERNETES_METRICS.get(family.name)
+        if metric is None or metric.in_minor(self.minor) is not None:
+            self._families[family.name] = family
         return family
 
     @property

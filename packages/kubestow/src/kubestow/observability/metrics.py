@@ -18,6 +18,7 @@ from prometheus_client import GCCollector, ProcessCollector
 
 from kubestow.observability.instruments import LabelAllowList, MetricDefinition, MetricSet, ReadCounter
 from kubestow.observability.log_writer import dropped_lines
+from kubestow.rules.minors import NEWEST, Minor
 
 #: Kubernetes' lists do not have the metrics of binding conditions.
 _DEVICE_WAIT_LABELS = ("profile", "driver", "status")
@@ -33,8 +34,9 @@ class SchedulerMetrics(MetricSet):
         disabled: Collection[str] = (),
         allowed: Mapping[str, LabelAllowList] | None = None,
         process: bool = True,
+        minor: Minor = NEWEST,
     ) -> None:
-        super().__init__(disabled=disabled, allowed=allowed)
+        super().__init__(disabled=disabled, allowed=allowed, minor=minor)
         self._add_attempts()
         self._add_framework()
         self._add_requests()
@@ -62,6 +64,10 @@ class SchedulerMetrics(MetricSet):
         )
         self.sli_duration = self.histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
+            "Latency in seconds from the first time a pod enters the queue ungated until it is bound, by attempts.",
+        )
+        self.scheduling_duration = self.histogram(
+            "scheduler_pod_scheduling_duration_seconds",
             "Latency in seconds from the first time a pod enters the queue ungated until it is bound, by attempts.",
         )
         self.pod_attempts = self.histogram(

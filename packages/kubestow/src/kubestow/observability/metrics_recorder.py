@@ -16,6 +16,7 @@ from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.observability.instruments import CounterCell, HistogramCell
 from kubestow.observability.metrics import SchedulerMetrics
+from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Call, Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
@@ -26,6 +27,23 @@ _SAMPLING_INTERVAL = 10
 _EVALUATED = frozenset({"PreFilter", "Filter", "PreScore", "Score"})
 _VOLUME_STAGES = {"Filter": "predicate", "Reserve": "assume", "PreBind": "bind"}
 _MAX_ATTEMPTS_LABEL = 15
+#: The labels of events before ``EVENT_LABELS_NAME_RESOURCE_AND_ACTION`` that are not those of the events as they are
+#: now without the API group.
+_FORMER_LABELS = {
+    "NodeUpdateNodeAllocatable": "NodeAllocatableChange",
+    "NodeUpdateNodeLabel": "NodeLabelChange",
+    "NodeUpdateNodeTaint": "NodeTaintChange",
+    "NodeUpdateNodeCondition": "NodeConditionChange",
+    "NodeUpdateNodeAnnotation": "NodeAnnotationChange",
+    "AssignedPodUpdatePodLabel": "PodLabelChange",
+    "AssignedPodUpdatePodScaleDown": "PodRequestScaledDown",
+    "PersistentVolumeAdd": "PvAdd",
+    "PersistentVolumeUpdate": "PvUpdate",
+    "PersistentVolumeClaimAdd": "PvcAdd",
+    "PersistentVolumeClaimUpdate": "PvcUpdate",
+}
+#: The same where pods enter the queue.
+_FORMER_QUEUE_LABELS = {"UnschedulablePodAdd": "PodAdd", "UnschedulablePodUpdate": "PodUpdate"}
 _SUCCESS, _ERROR = Code.SUCCESS.value, Code.ERROR.value
 
 
@@ -39,6 +57,9 @@ class MetricsRecorder(Observer):
         self._cycles = 0
         self._algorithm_duration = metrics.algorithm_duration.labels()
         self._pod_attempts = metrics.pod_attempts.labels()
+        has_pre_flight = metrics.minor.has(Behaviour.PRE_BIND_PRE_FLIGHT_IS_MEASURED)
+        #: The extension points that the emulated minor version does not measure.
+        self.unmeasured: frozenset[str] = frozenset() if has_pre_flight else frozenset({"PreBindPreFlight"})
         self._writes: dict[tuple[Call, bool], tuple[CounterCell, HistogramCell]] = {}
 
     def plugin_observer(self, scheduler_name: str) -> PluginObserver:
@@ -62,6 +83,7 @@ class MetricsRecorder(Observer):
         self._pod_attempts.observe(attempts)
         label = str(attempts) if attempts < _MAX_ATTEMPTS_LABEL else f"{_MAX_ATTEMPTS_LABEL}+"
         self.metrics.sli_duration.labels(label).observe(seconds)
+        self.metrics.scheduling_duration.labels(label).observe(seconds)
         if queued.was_flushed:
             self.metrics.scheduled_after_flush.labels().value += 1
 
@@ -159,7 +181,10 @@ class _ProfileRecorder(PluginObserver):
             return
         cell = cells.durations.get(code)
         if cell is None:
-            cell = cells.durations[code] = self._metrics.plugin_duration.labels(extension_point, plugin, code)
+            durations = self._metrics.plugin_duration
+            is_measured = extension_point not in self._recorder.unmeasured
+            cell = durations.labels(extension_point, plugin, code) if is_measured else durations.new_cell()
+            cells.durations[code] = cell
         cell.observe(seconds)
 
     def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
@@ -184,9 +209,45 @@ class _ProfileRecorder(PluginObserver):
     def _point(self, extension_point: str, status: str) -> HistogramCell:
         cell = self._points.get((extension_point, status))
         if cell is None:
-            cell = self._metrics.extension_point_duration.labels(extension_point, self._profile, status)
+            durations = self._metrics.extension_point_duration
+            is_measured = extension_point not in self._recorder.unmeasured
+            cell = durations.labels(extension_point, self._profile, status) if is_measured else durations.new_cell()
             self._points[extension_point, status] = cell
         return cell
+
+
+# -- labels of v1.31 -----------------------------------------------------------------------------------------------
+
+
+def metrics_recorder(metrics: SchedulerMetrics) -> MetricsRecorder:
+    """The recorder of metrics with the labels of their minor version."""
+    is_new = metrics.minor.has(Behaviour.EVENT_LABELS_NAME_RESOURCE_AND_ACTION)
+    return MetricsRecorder(metrics) if is_new else _RecorderOfFormerLabels(metrics)
+
+
+class _RecorderOfFormerLabels(MetricsRecorder):
+    """The same before :attr:`Behaviour.EVENT_LABELS_NAME_RESOURCE_AND_ACTION`."""
+
+    def plugin_observer(self, scheduler_name: str) -> PluginObserver:
+        return _ProfileRecorderOfFormerLabels(self, scheduler_name)
+
+    def pod_enqueued(self, place: str, event: str) -> None:
+        super().pod_enqueued(place, _FORMER_QUEUE_LABELS.get(event) or _former_label(event))
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        super().event_handled(_former_label(event), seconds)
+
+
+class _ProfileRecorderOfFormerLabels(_ProfileRecorder):
+    def queueing_hint_called(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        super().queueing_hint_called(plugin, _former_label(event), hint, seconds)
+
+
+def _former_label(event: str) -> str:
+    return _FORMER_LABELS.get(event, event.rpartition("/")[2])
+
+
+# -- codes of results ----------------------------------------------------------------------------------------------
 
 
 def _is_error(result: Any) -> bool:

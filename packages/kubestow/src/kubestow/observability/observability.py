@@ -18,7 +18,7 @@ from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.log_fields import V, fields
 from kubestow.observability.instruments import LabelAllowList, exposition
 from kubestow.observability.metrics import SchedulerMetrics
-from kubestow.observability.metrics_recorder import MetricsRecorder
+from kubestow.observability.metrics_recorder import metrics_recorder
 from kubestow.observability.recent_attempts import RecentAttempts, RecentPreemptions
 from kubestow.observability.state_gauges import PodResourceCollector, add_state_gauges
 from kubestow.scheduling.decision.result import Decision, Scheduled
@@ -110,7 +110,7 @@ class Observability:
         allowed_labels: Mapping[str, LabelAllowList] | None = None,
         also: Observer | None = None,
     ) -> None:
-        self.metrics = SchedulerMetrics(disabled=disabled_metrics, allowed=allowed_labels)
+        self.metrics = SchedulerMetrics(disabled=disabled_metrics, allowed=allowed_labels, minor=gates.minor)
         self.attempts = RecentAttempts(clock)
         self.preemptions = RecentPreemptions(clock)
         self.scheduler: Scheduler | None = None
@@ -120,7 +120,7 @@ class Observability:
         self.is_shutting_down: Callable[[], bool] = lambda: False
         additional = [also] if also else []
         self.observer = CompositeObserver(
-            MetricsRecorder(self.metrics), self.attempts, self.preemptions, LoggingObserver(), *additional
+            metrics_recorder(self.metrics), self.attempts, self.preemptions, LoggingObserver(), *additional
         )
         self._pod_resources = PodResourceCollector()
         add_state_gauges(

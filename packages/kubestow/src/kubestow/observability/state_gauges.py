@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.config import FeatureGates, Stage, feature_specs
 from kubestow.errors import InvalidObject
-from kubestow.observability.instruments import Gauge, MetricDefinition
+from kubestow.observability.instruments import MetricDefinition
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.rules.requests import CPU, limits_by_spec
 from kubestow.scheduling.observer import Call
@@ -52,7 +52,7 @@ def add_state_gauges(
             current = scheduler()
             return () if current is None else read(current)
 
-        metrics.add(Gauge(name, documentation, read=samples))
+        metrics.gauge(name, documentation, read=samples)
 
     add("scheduler_pending_pods", "Number of pending pods, by queue.", _pending)
     add("scheduler_unschedulable_pods", "Number of unschedulable pods, by plugin that rejected them.", _unschedulable)
@@ -63,29 +63,24 @@ def add_state_gauges(
         "Number of write requests to the API server that are queued or in flight, by call type.",
         _pending_writes,
     )
-    add("scheduler_cache_size", "Number of nodes, pods, and assumed pods in the scheduler cache.", _cache_size)
-    metrics.add(
-        Gauge(
-            "leader_election_master_status",
-            "Whether this process is the leader (1) or a standby (0).",
-            read=lambda: [(("kube-scheduler",), float(is_leader()))],
-        )
+    for name in ("scheduler_cache_size", "scheduler_scheduler_cache_size"):
+        add(name, "Number of nodes, pods, and assumed pods in the scheduler cache.", _cache_size)
+    metrics.gauge(
+        "leader_election_master_status",
+        "Whether this process is the leader (1) or a standby (0).",
+        read=lambda: [(("kube-scheduler",), float(is_leader()))],
     )
-    metrics.add(
-        Gauge(
-            "kubestow_watch_broken_seconds",
-            "For how long the resource has not been read, in seconds; 0 if its watch is well.",
-            MetricDefinition(labels=("resource",)),
-            read=lambda: [((resource,), seconds) for resource, seconds in broken_watches().items()],
-        )
+    metrics.gauge(
+        "kubestow_watch_broken_seconds",
+        "For how long the resource has not been read, in seconds; 0 if its watch is well.",
+        MetricDefinition(labels=("resource",)),
+        read=lambda: [((resource,), seconds) for resource, seconds in broken_watches().items()],
     )
-    metrics.add(
-        Gauge(
-            "kubestow_undecodable_objects",
-            "Number of objects that cannot be decoded, or not as a whole, by kind.",
-            MetricDefinition(labels=("kind",)),
-            read=lambda: () if (current := scheduler()) is None else _undecodable(current),
-        )
+    metrics.gauge(
+        "kubestow_undecodable_objects",
+        "Number of objects that cannot be decoded, or not as a whole, by kind.",
+        MetricDefinition(labels=("kind",)),
+        read=lambda: () if (current := scheduler()) is None else _undecodable(current),
     )
     major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
     build = {
@@ -99,22 +94,18 @@ def add_state_gauges(
         "compiler": f"kubestow {VERSION}",
         "platform": f"{platform.system().lower()}/{platform.machine()}",
     }
-    metrics.add(
-        Gauge(
-            "kubernetes_build_info",
-            "Constant 1; the labels describe the build.",
-            MetricDefinition(labels=tuple(build)),
-            read=lambda: [(tuple(build.values()), 1.0)],
-        )
+    metrics.gauge(
+        "kubernetes_build_info",
+        "Constant 1; the labels describe the build.",
+        MetricDefinition(labels=tuple(build)),
+        read=lambda: [(tuple(build.values()), 1.0)],
     )
     specs = feature_specs(gates.minor)
     stages = {name: "" if spec.stage is Stage.GA else spec.stage.value for name, spec in specs.items()}
-    metrics.add(
-        Gauge(
-            "kubernetes_feature_enabled",
-            "Whether the feature gate is enabled (1) or disabled (0).",
-            read=lambda: [((name, stages[name]), float(enabled)) for name, enabled in gates],
-        )
+    metrics.gauge(
+        "kubernetes_feature_enabled",
+        "Whether the feature gate is enabled (1) or disabled (0).",
+        read=lambda: [((name, stages[name]), float(enabled)) for name, enabled in gates],
     )
 
 

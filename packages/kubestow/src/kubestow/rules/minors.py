@@ -160,6 +160,13 @@ class Behaviour(Enum):
         "events have names of their own: PodAdd, NodeTaintChange, PvcAdd",
     )
 
+    PRE_BIND_PRE_FLIGHT_IS_MEASURED = Rule(
+        34,
+        "extension points in metrics",
+        "PreBindPreFlight is an extension point",
+        "there is no PreBindPreFlight",
+    )
+
     HINTS_LOOK_AT_NOMINATED_PODS = Rule(
         33,
         "hints of NodeResourcesFit, NodePorts and NodeVolumeLimits",

@@ -14,7 +14,7 @@ from prometheus_client.core import Metric
 
 from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.log_fields import fields
-from kubestow.observability.instruments import Counter, Gauge
+from kubestow.observability.instruments import Counter, Gauge, kubernetes_definition
 
 _log = logging.getLogger(__name__)
 
@@ -37,11 +37,14 @@ class HealthChecks:
     def __init__(self, checks: Mapping[str, Sequence[HealthCheck]]) -> None:
         self._checks = checks
         self._executions = Counter(
-            "kubernetes_healthchecks_total", "Number of executions of each health check, by result."
+            "kubernetes_healthchecks_total",
+            "Number of executions of each health check, by result.",
+            kubernetes_definition("kubernetes_healthchecks_total"),
         )
         self._state = Gauge(
             "kubernetes_healthcheck",
             "Whether the health check passes (1) or fails (0).",
+            kubernetes_definition("kubernetes_healthcheck"),
             read=lambda: [
                 ((check.name, endpoint), float(check.problem() is None))
                 for endpoint, all_checks in checks.items()
