@@ -60,6 +60,10 @@ class MetricsRecorder(Observer):
         has_pre_flight = metrics.minor.has(Behaviour.PRE_BIND_PRE_FLIGHT_IS_MEASURED)
         #: The extension points that the emulated minor version does not measure.
         self.unmeasured: frozenset[str] = frozenset() if has_pre_flight else frozenset({"PreBindPreFlight"})
+        #: None where it does not exist.
+        self._scheduling_duration = (
+            metrics.scheduling_duration if metrics.scheduling_duration in metrics.families else None
+        )
         self._writes: dict[tuple[Call, bool], tuple[CounterCell, HistogramCell]] = {}
 
     def plugin_observer(self, scheduler_name: str) -> PluginObserver:
@@ -83,7 +87,8 @@ class MetricsRecorder(Observer):
         self._pod_attempts.observe(attempts)
         label = str(attempts) if attempts < _MAX_ATTEMPTS_LABEL else f"{_MAX_ATTEMPTS_LABEL}+"
         self.metrics.sli_duration.labels(label).observe(seconds)
-        self.metrics.scheduling_duration.labels(label).observe(seconds)
+        if self._scheduling_duration is not None:
+            self._scheduling_duration.labels(label).observe(seconds)
         if queued.was_flushed:
             self.metrics.scheduled_after_flush.labels().value += 1
 

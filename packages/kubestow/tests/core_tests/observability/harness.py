@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow.testing.scheduler_harness import SchedulerHarness, running_scheduler
 from kubestow.testing.virtual_time import VirtualClock, run
 
@@ -38,12 +39,14 @@ def samples(exposition: bytes) -> Samples:
     return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}
 
 
-def observe(scenario: Callable[[Observed], Awaitable[None]], *objects: Any, **options: Any) -> None:
+def observe(
+    scenario: Callable[[Observed], Awaitable[None]], *objects: Any, minor: Minor = NEWEST, **options: Any
+) -> None:
     """Run a scenario with an observed scheduler, in virtual time."""
 
     async def run_scenario() -> None:
-        observability = Observability(VirtualClock(asyncio.get_running_loop()), FeatureGates())
-        async with running_scheduler(objects, observer=observability.observer, **options) as harness:
+        observability = Observability(VirtualClock(asyncio.get_running_loop()), FeatureGates(minor=minor))
+        async with running_scheduler(objects, observer=observability.observer, minor=minor, **options) as harness:
             observability.attach(harness.scheduler)
             await scenario(Observed(harness, observability))
 

@@ -6,14 +6,22 @@ from typing import Any
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow.testing import PluginHarness
 
 
 def requeues_after(
-    plugin_name: str, rejected: Pod, resource: EventResource, action: Action, *, old: Any = None, new: Any = None
+    plugin_name: str,
+    rejected: Pod,
+    resource: EventResource,
+    action: Action,
+    *,
+    old: Any = None,
+    new: Any = None,
+    minor: Minor = NEWEST,
 ) -> bool:
     """Whether an event makes a pod schedulable that the plugin has rejected."""
-    harness = PluginHarness()
+    harness = PluginHarness(minor=minor)
     event = ClusterEvent(resource, action)
     plugin = next(p for p in harness.profiles["default-scheduler"].plugins if p.name == plugin_name)
     registrations = [r for r in plugin.events_to_register if r.requeues and r.event.matches(event)]
