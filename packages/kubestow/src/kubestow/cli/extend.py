@@ -101,8 +101,6 @@ def extend(
         app = build(Minor.of_server(server))
         reason = f"the version of the API server is {server}"
         click.echo(f"kubernetes: decides as Kubernetes {app.minor}: {reason}", err=True)
-            f"kubernetes: decides as Kubernetes {app.minor}: the version of the API server is {server}", err=True
-        )
 
     def print_snippet(actual_port: int) -> None:
         host = f"[{bind_address}]" if ":" in bind_address else bind_address

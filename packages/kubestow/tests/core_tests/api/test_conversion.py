@@ -32,7 +32,7 @@ requests = st.one_of(
     st.fixed_dictionaries({"name": names, "exactly": exact_requests}),
     st.fixed_dictionaries({"name": names, "firstAvailable": st.lists(exact_requests, min_size=1, max_size=2)}),
 )
-claim_specs = st.fixed_dictionaries(
+claim_specs: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"devices": st.fixed_dictionaries({"requests": st.lists(requests, max_size=3)}, optional={"config": st.just([])})}
 )
 claims = st.fixed_dictionaries(
