@@ -34,3 +34,10 @@ def test_a_behaviour_holds_from_its_minor_version_on() -> None:
 
 def test_no_two_behaviours_are_one_rule() -> None:
     assert len({behaviour.value for behaviour in Behaviour}) == len(Behaviour.__members__)
+
+
+@pytest.mark.parametrize(
+    ("release", "nearest"), [((1, 9), "1.31"), ((1, 30), "1.31"), ((1, 33), "1.33"), ((1, 99), str(NEWEST))]
+)
+def test_the_nearest_version_that_can_be_emulated(release: tuple[int, int], nearest: str) -> None:
+    assert str(Minor.nearest(release)) == nearest
