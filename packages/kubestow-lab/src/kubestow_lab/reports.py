@@ -80,8 +80,9 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
     }
     run = result.run
     subtitle = (
-        f"{len(result.outcomes):,} pods, {len(result.nodes):,} nodes, seed {run['seed']}, ties {run['ties']}:"
-        f" {run['attempts']:,} scheduling attempts in {run['seconds']:,.1f} s of virtual time"
+        f"{len(result.outcomes):,} pods, {len(result.nodes):,} nodes, Kubernetes {run['emulatedVersion']},"
+        f" seed {run['seed']}, ties {run['ties']}: {run['attempts']:,} scheduling attempts in"
+        f" {run['seconds']:,.1f} s of virtual time"
     )
     return as_page(Report("Simulation report", subtitle, sections, data))
 
@@ -195,9 +196,11 @@ def comparison_report(comparison: SimulationComparison, checked: Sequence[Checke
         },
     }
     run = baseline.result.run
+    versions = dict.fromkeys(side.result.run["emulatedVersion"] for side in (baseline, candidate))
     subtitle = (
         f"{baseline.name} (baseline) and {candidate.name} (candidate): {len(baseline.result.outcomes):,} pods,"
-        f" {len(baseline.result.nodes):,} nodes, seed {run['seed']}, ties {run['ties']}"
+        f" {len(baseline.result.nodes):,} nodes, Kubernetes {' and '.join(versions)},"
+        f" seed {run['seed']}, ties {run['ties']}"
     )
     return as_page(Report("Comparison of two simulations", subtitle, sections, data))
 

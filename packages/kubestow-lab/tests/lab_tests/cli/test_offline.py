@@ -420,3 +420,33 @@ def test_tune_runs_plugins_of_files(run: Callable[..., Run], files: dict[str, Pa
         0,
         "2 of 2 configurations tried; no trial beats the base configuration",
     )
+
+
+def test_the_version_of_the_cluster_decides_unless_another_one_is_given(
+    run: Callable[..., Run], tmp_path: Path
+) -> None:
+    manifest = node("a", cpu="1")
+    manifest["status"]["nodeInfo"] = {"kubeletVersion": "v1.33.4"}
+    dump = write(tmp_path, manifest, node("b", cpu="1"), pod("p"), name="dump.json")
+    result = run("simulate", "--cluster", dump, "-o", "json")
+    assert json.loads(result.out)["run"]["emulatedVersion"] == "1.33"
+    assert "kubernetes: decides as Kubernetes 1.33: its newest kubelet is v1.33.4\n" in result.err
+    for command in (["explain", "p"], ["trace", "p"], ["what-if", "drain", "b"]):
+        assert json.loads(run(*command, "--cluster", dump, "-o", "json").out)["emulatedVersion"] == "1.33"
+        given = run(*command, "--cluster", dump, "-o", "json", "--emulated-version", "kube=1.34")
+        assert (json.loads(given.out)["emulatedVersion"], "kubernetes: " in given.err) == ("1.34", False)
+
+
+def test_two_versions_are_compared(run: Callable[..., Run], files: dict[str, Path]) -> None:
+    versions = ("--emulated-version", "1.34", "--emulated-version", "1.36")
+    compared = run("compare", "--cluster", files["dump"], "--workload", files["deploy"], *versions, "-o", "json")
+    sides = [json.loads(compared.out)[side] for side in ("baseline", "candidate")]
+    assert [side["run"]["emulatedVersion"] for side in sides] == ["1.34", "1.36"]
+    assert [side["name"] for side in sides] == ["Kubernetes 1.34", "Kubernetes 1.36"]
+
+
+def test_a_gate_that_the_version_does_not_have_is_refused(run: Callable[..., Run], files: dict[str, Path]) -> None:
+    gates = ("--feature-gates", "GenericWorkload=true", "--emulated-version", "1.33")
+    refused = run("simulate", "--cluster", files["dump"], *gates)
+    assert refused.status == 1
+    assert "unrecognized feature gate: GenericWorkload" in refused.err

@@ -308,15 +308,15 @@ async def list_objects(transport: Transport) -> LiveObjects:
     from kubestow.plugins.registry import find_pod_group_apis
     from kubestow.scheduling.events.resources import with_custom
 
+    found = LiveObjects([], {}, [], "")
+    with suppress(APIError):  # not allowed: the kubelets tell the least version
+        found.server_version = server_version(await transport.request("GET", "/version"))
     served = ServedVersions(transport)
     await served.discover()
     listed = [served.addressed(resource) for resource in with_custom(api.kind for api in find_pod_group_apis())]
     resources = {f"{resource.prefix}/{resource.plural}": resource for resource in listed}
     for_admission = (*_FOR_ADMISSION, f"{served.prefix(_CLAIM_TEMPLATES)}/{_CLAIM_TEMPLATES}")
     optional = {path for path, resource in resources.items() if resource.optional} | {*for_admission}
-    found = LiveObjects([], {}, [], "")
-    with suppress(APIError):  # not allowed: the kubelets tell the least version
-        found.server_version = server_version(await transport.request("GET", "/version"))
     for path in (*resources, _PRIORITY_CLASSES, *for_admission):
         selector = resources[path].field_selector if path in resources else ""
         try:

@@ -33,7 +33,7 @@ from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import APIError, Unreachable
 from kubestow.flight_record.journal import new_recorded_loop
 from kubestow.flight_record.recording import FlightRecorder
-from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
+from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter, create_folder
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
 from kubestow.log_fields import fields
@@ -126,6 +126,8 @@ class SchedulerApp:
         The secure port serves meanwhile if the server does not answer at once. Raises InputError and APIError.
         """
         _debug_when_started()
+        if self.options.flight_record is not None:
+            create_folder(self.options.flight_record)  # what cannot be written is an error at once
         connection = self.configuration.client_connection
         credentials = await load_credentials(kubeconfig or connection.kubeconfig, context=context, master=master)
         async with AsyncExitStack() as stack:

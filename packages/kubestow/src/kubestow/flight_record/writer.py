@@ -64,6 +64,14 @@ def segment_paths(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}"))
 
 
+def create_folder(folder: Path) -> None:
+    """Create the folder of a flight record unless it exists. Raises InputError."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(str(folder), f"cannot be created: {error.strerror or error}") from None
+
+
 class SegmentWriter:
     """Writes a file with mode 0600 and at most ``max_bytes``, which is created when the header is written.
 
@@ -102,10 +110,7 @@ class SegmentWriter:
     @classmethod
     def in_folder(cls, folder: Path, max_bytes: int) -> SegmentWriter:
         """A writer of a new file in a folder whose files have at most ``max_bytes`` together. Raises InputError."""
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(str(folder), f"cannot be created: {error.strerror or error}") from None
+        create_folder(folder)
         writer = cls(_new_path(folder), max_bytes)
         writer._is_one_of_many, writer._full = True, int(max_bytes * _FIRST_SHARE)
         return writer

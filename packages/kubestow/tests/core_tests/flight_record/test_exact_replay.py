@@ -13,10 +13,12 @@ import pytest
 from msgspec import structs
 
 from core_tests.flight_record.records import MemorySink, recorded, small_record
+from kubestow.config import FeatureGates
 from kubestow.errors import APIError, Unreachable
 from kubestow.flight_record.entries import Answered, Called, Changed, Decided, Header
-from kubestow.flight_record.exact_replay import ReplayResult, replay
+from kubestow.flight_record.exact_replay import ReplayResult, recorded_gates, replay
 from kubestow.flight_record.segment import Chunk, Segment
+from kubestow.rules.minors import Minor
 from kubestow.testing.builders import node, pod
 from kubestow.testing.memory_cluster import MemoryCluster
 
@@ -130,3 +132,19 @@ def test_the_header_has_no_secrets_of_extenders() -> None:
     header: Header = small_record().headers[0]
     assert "kubeconfig" not in header.configuration.get("clientConnection", {})
     assert header.configuration.get("extenders", []) == []
+
+
+@pytest.mark.parametrize(
+    ("header", "minor"),
+    [
+        ({"emulated_version": "1.33"}, "1.33"),
+        ({"emulated_version": ""}, "1.36"),
+        ({"emulated_version": "", "has_scheduler": False, "server_version": "v1.34.1+k3s1"}, "1.34"),
+    ],
+)
+def test_a_record_is_decided_as_the_version_that_it_tells(
+    sink: MemorySink, header: dict[str, object], minor: str
+) -> None:
+    assert sink.headers[0].emulated_version == "1.36"
+    gates = recorded_gates(structs.replace(sink.headers[0], gates={}, **header))
+    assert gates == FeatureGates(minor=Minor.parse(minor, subject="test"))

@@ -41,3 +41,10 @@ def test_a_minor_version_without_a_behaviour_has_all_others() -> None:
     assert [one for one in Behaviour if NEWEST.has(one) != lacking.has(one)] == [Behaviour.SCORES_CHANGE_OF_BALANCE]
     assert (str(lacking), lacking.number) == (str(NEWEST), NEWEST.number)
     assert lacking != NEWEST
+
+
+@pytest.mark.parametrize(
+    ("release", "nearest"), [((1, 9), "1.31"), ((1, 30), "1.31"), ((1, 33), "1.33"), ((1, 99), str(NEWEST))]
+)
+def test_the_nearest_version_that_can_be_emulated(release: tuple[int, int], nearest: str) -> None:
+    assert str(Minor.nearest(release)) == nearest

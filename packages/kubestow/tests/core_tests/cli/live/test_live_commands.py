@@ -17,6 +17,7 @@ from aiohttp import web
 
 from devcluster_tests.cli.test_up import create
 from devcluster_tests.cli.up_process import Up, up
+from kubestow.version import KUBERNETES_VERSION
 
 CONFIDENTIAL = "hunter2"
 
@@ -101,13 +102,18 @@ async def test_why_explain_and_snapshot_work_with_kubestow_up(tmp_path: Path) ->
         assert "managedFields" not in dump.read_text()
         compressed = tmp_path / "dump.json.gz"
         assert (await run(cluster.kubeconfig, "snapshot", "-o", str(compressed))).status == 0
-        assert json.loads(gzip.decompress(compressed.read_bytes()))["kind"] == "List"
+        content = json.loads(gzip.decompress(compressed.read_bytes()))
+        assert (content["kind"], content["kubernetesVersion"]) == ("List", KUBERNETES_VERSION)
         offline = await run(cluster.kubeconfig, "explain", "big", "--cluster", str(compressed), "-o", "json")
         assert json.loads(offline.out)["message"] == message
+        assert json.loads(offline.out)["emulatedVersion"] == "1.36"
+        for reason in (long.err, offline.err):
+            assert f"decides as Kubernetes 1.36: the version of its API server is {KUBERNETES_VERSION}" in reason
 
         for command in ("why", "explain"):
             unknown = await run(cluster.kubeconfig, command, "other")
-            assert (unknown.status, unknown.out, len(unknown.err.splitlines())) == (1, "", 1)
+            errors = [line for line in unknown.err.splitlines() if not line.startswith("kubernetes: ")]
+            assert (unknown.status, unknown.out, len(errors)) == (1, "", 1)
 
 
 @pytest.mark.parametrize("arguments", [("why", "p"), ("explain", "p"), ("snapshot",)])
