@@ -16,6 +16,8 @@ from devcluster_tests.cli.up_process import COMMAND, ended
 from devcluster_tests.kubectl import NEEDS_KUBECTL, Kubectl
 from kubestow.api.conversion import GROUP, from_hub
 
+pytestmark = NEEDS_KUBECTL
+
 DEVICE_CLASS = {"kind": "DeviceClass", "metadata": {"name": "gpus"}, "spec": {}}
 CLAIM = {
     "kind": "ResourceClaim",
@@ -45,7 +47,6 @@ def in_version(version: str, obj: dict[str, Any]) -> str:
     return yaml.safe_dump({"apiVersion": f"{GROUP}/{version}", **converted})
 
 
-@NEEDS_KUBECTL
 @pytest.mark.parametrize(
     ("minor", "served", "gates"),
     [
