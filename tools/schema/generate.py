@@ -44,6 +44,8 @@ VERSIONS = (
     "api.policy.v1",
     "api.rbac.v1",
     "api.resource.v1",
+    "api.resource.v1beta1",
+    "api.resource.v1beta2",
     "api.scheduling.v1",
     "api.scheduling.v1alpha2",
     "api.storage.v1",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kubestow.api.conversion import is_former, to_hub
 from kubestow.api.formats.yaml_documents import yaml_documents
 from kubestow.errors import InputError
 from kubestow.files import as_utf8
@@ -89,7 +90,8 @@ def _documents(content: bytes, subject: str) -> list[Any]:
 class _Loader:
     def __init__(self, registry: Registry, subject: str) -> None:
         self._registry, self._subject = registry, subject
-        self._kinds = {(kind.api_version, kind.name): kind for kind in registry.scheme if "create" in kind.rest.verbs}
+        kinds = (*registry.scheme, *registry.scheme.hub_kinds)
+        self._kinds = {(kind.api_version, kind.name): kind for kind in kinds if "create" in kind.rest.verbs}
         #: The new uid of each created object by its uid in the dump.
         self._uids: dict[str, str] = {}
         self._result = LoadResult({}, {})
@@ -128,7 +130,11 @@ class _Loader:
 
     def _decode(self, new: Object) -> tuple[Kind, Object] | None:
         """The object read by its kind's schema; None if it is skipped. Raises InputError."""
-        kind = self._kinds.get((str(new.get("apiVersion")), new["kind"]))
+        api_version = str(new.get("apiVersion"))
+        kind = self._kinds.get((api_version, new["kind"]))
+        if kind is None and is_former(api_version, new["kind"]):
+            new = to_hub(api_version.rpartition("/")[2], new)
+            kind = self._kinds.get((new["apiVersion"], new["kind"]))
         if kind is None:
             _count(self._result.skipped, new["kind"])
             return None

@@ -19,9 +19,11 @@ from kubestow import process
 from kubestow.cli.ending import wait_for_signal
 from kubestow.cli.inputs import grouped_options, is_loopback
 from kubestow.errors import InputError, KubestowError
+from kubestow.rules.minors import NEWEST, OLDEST, Minor
 from kubestow_devcluster.cli.kubeconfig import SecureServing, write_kubeconfig
 
 if TYPE_CHECKING:
+    from kubestow.config.feature_gates import FeatureGates
     from kubestow_devcluster.apiserver.server.http_handler import ForwardedPaths
     from kubestow_devcluster.apiserver.server.pki import TLS
     from kubestow_devcluster.behaviour.stages import Stages
@@ -32,6 +34,13 @@ _file = click.Path(path_type=Path, dir_okay=False)
 _OPTIONS = (
     click.option(
         "--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 selects a free port."
+    ),
+    click.option(
+        "--kubernetes-version",
+        default=str(NEWEST),
+        show_default=True,
+        metavar="MINOR",
+        help=f"Version of Kubernetes to serve and to simulate, {OLDEST} to {NEWEST}.",
     ),
     click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on."),
     click.option(
@@ -67,6 +76,7 @@ class ServerOptions:
     """The options of every command that runs an embedded API server."""
 
     port: int
+    kubernetes_version: str
     bind_address: str
     data_dir: Path | None
     tls: bool
@@ -77,6 +87,11 @@ class ServerOptions:
     authorization_mode: str
     accept_hosts: str | None
 
+    @property
+    def minor(self) -> Minor:
+        """The version to serve. Raises InputError for one that cannot be emulated."""
+        return Minor.parse(self.kubernetes_version, subject="--kubernetes-version")
+
     def security(self) -> SecureServing:
         """Raises InputError for conflicting options and invalid files."""
         from kubestow_devcluster.apiserver.security.authentication import read_token_file
@@ -84,10 +99,16 @@ class ServerOptions:
         tokens = {} if self.token_file is None else read_token_file(self.token_file)
         return SecureServing(self._tls(), tokens)
 
-    def server(self, security: SecureServing, forwarded: ForwardedPaths | None = None, **arguments: Any) -> DevCluster:
+    def server(
+        self,
+        security: SecureServing,
+        forwarded: ForwardedPaths | None = None,
+        feature_gates: FeatureGates | None = None,
+        **arguments: Any,
+    ) -> DevCluster:
         """Create the server from these options and further ``arguments`` of :class:`DevCluster`. Raises InputError.
 
-        Requests for the ``forwarded`` paths are served by another process.
+        Requests for the ``forwarded`` paths are served by another process. ``feature_gates`` None are the defaults.
         """
         from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
         from kubestow_devcluster.apiserver.storage.database import Database
@@ -101,6 +122,8 @@ class ServerOptions:
             tokens=security.tokens,
             rbac=self.authorization_mode == "RBAC",
             forwarded=forwarded,
+            minor=self.minor,
+            feature_gates=feature_gates,
         )
         if self.accept_hosts is not None:
             apiserver = replace(apiserver, accept_hosts=self.accept_hosts)

@@ -137,6 +137,7 @@ def up(
         config_file=config,
         plugins=plugins,
         feature_gates=feature_gates,
+        emulated_version=str(options.minor),
         seed=seed,
         flight_record=None if flight_record is None else str(flight_record.absolute()),
     )
@@ -144,7 +145,7 @@ def up(
     files = _Kubeconfigs(kubeconfig, user_kubeconfig)
     stages = read_stages_option(stages_file)
     durations = _Durations(_seconds("--node-monitor-grace-period", grace_period), _seconds("--event-ttl", event_ttl))
-    cluster = _ClusterOptions(nodes, cluster_file, durations, stages, files, dashboard)
+    cluster = _ClusterOptions(nodes, cluster_file, durations, stages, files, dashboard, feature_gates)
     if is_own_process:
         process.run(_run_with_child(scheduler, options, cluster))
     else:
@@ -183,6 +184,8 @@ class _ClusterOptions:
     stages: Stages
     kubeconfigs: _Kubeconfigs
     has_dashboard: bool
+    #: The text of ``--feature-gates``.
+    feature_gates: str
 
 
 async def _run_with_child(arguments: SchedulerArguments, options: ServerOptions, cluster: _ClusterOptions) -> None:
@@ -217,12 +220,14 @@ def _create_server(
     options: ServerOptions, security: SecureServing, cluster: _ClusterOptions, dashboard: Path | None
 ) -> DevCluster:
     """The cluster with its initial objects, or the one that is resumed. ``dashboard`` is the scheduler's socket."""
+    from kubestow.cli.inputs import parse_gates
     from kubestow_devcluster.apiserver.server.http_handler import ForwardedPaths
     from kubestow_devcluster.cluster import ControllerManagerOptions
 
     controller_manager = ControllerManagerOptions(**cluster.durations._asdict())
     forwarded = None if dashboard is None else ForwardedPaths(_DASHBOARD, f"{_DASHBOARD}/assets/", dashboard)
-    server = options.server(security, forwarded, controller_manager=controller_manager, stages=cluster.stages)
+    gates = parse_gates(cluster.feature_gates, str(options.minor)) if cluster.feature_gates else None
+    server = options.server(security, forwarded, gates, controller_manager=controller_manager, stages=cluster.stages)
     nodes, file = cluster.nodes, cluster.cluster_file
     if file is not None and server.is_resumed:
         click.echo(f"{file}: not loaded, {options.data_dir} already contains a cluster", err=True)

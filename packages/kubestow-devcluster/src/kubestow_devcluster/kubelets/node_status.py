@@ -122,7 +122,6 @@ _NODE_INFO = {
     "kernelVersion": "6.12.0",
     "osImage": "kubestow simulated node",
     "containerRuntimeVersion": "kubestow://1.0.0",
-    "kubeletVersion": "v1.36.2",
     "operatingSystem": "linux",
     "architecture": "amd64",
 }
@@ -157,6 +156,7 @@ class NodeStatusManager:
         self._kind: Kind = registry.scheme["nodes"]
         self._collection = registry.store.collection("nodes")
         self._sync_pods = sync_pods
+        self._node_info = _NODE_INFO | {"kubeletVersion": registry.scheme.minor.release}
         self._states: dict[str, KubeletState] = {}
         self._is_ready: dict[str, bool] = {}
         self._heartbeats: dict[str, int] = {}
@@ -222,7 +222,7 @@ class NodeStatusManager:
                 ip = self._addresses.allocate_ip()
                 status["addresses"] = [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}]
             info = status.get("nodeInfo") or {}
-            status["nodeInfo"] = info | {field: info.get(field) or value for field, value in _NODE_INFO.items()}
+            status["nodeInfo"] = info | {field: info.get(field) or value for field, value in self._node_info.items()}
             if not spec.get("podCIDR") and (pod_cidr := self._addresses.allocate_pod_cidr()) is not None:
                 spec["podCIDR"], spec["podCIDRs"] = pod_cidr, [pod_cidr]
         if reconcile_taints(node, now) or changed:

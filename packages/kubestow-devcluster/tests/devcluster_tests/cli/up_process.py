@@ -12,7 +12,7 @@ from pathlib import Path
 
 from core_tests.hang_limit import HANG_LIMIT
 
-_COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "up", "--port", "0")
+COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "up", "--port", "0")
 
 
 @dataclass
@@ -33,7 +33,7 @@ async def up(directory: Path, *arguments: str) -> AsyncIterator[Up]:
     """Start a cluster, and end it with SIGTERM and exit status 0."""
     kubeconfig = directory / "kubeconfig"
     process = await asyncio.create_subprocess_exec(
-        *_COMMAND, "--kubeconfig-out", str(kubeconfig), *arguments, stdout=asyncio.subprocess.PIPE
+        *COMMAND, "--kubeconfig-out", str(kubeconfig), *arguments, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     lines: list[str] = []
@@ -52,7 +52,7 @@ async def up(directory: Path, *arguments: str) -> AsyncIterator[Up]:
 async def ended(*arguments: str) -> tuple[int | None, str]:
     """The exit status and standard error of a command that fails to start."""
     process = await asyncio.create_subprocess_exec(
-        *_COMMAND, *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        *COMMAND, *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     _, err = await asyncio.wait_for(process.communicate(), HANG_LIMIT)
     return process.returncode, err.decode()
@@ -60,7 +60,7 @@ async def ended(*arguments: str) -> tuple[int | None, str]:
 
 async def started(*arguments: str) -> Process:
     """The process of a command that is ready; the caller ends it."""
-    process = await asyncio.create_subprocess_exec(*_COMMAND, *arguments, stdout=PIPE, stderr=PIPE)
+    process = await asyncio.create_subprocess_exec(*COMMAND, *arguments, stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None
     async with asyncio.timeout(HANG_LIMIT):
         while (line := await process.stdout.readline()) != b"ready\n":

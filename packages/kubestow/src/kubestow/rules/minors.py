@@ -21,6 +21,15 @@ _PATCHES = {31: 14, 32: 13, 33: 13, 34: 9, 35: 6, 36: 2}
 _OLDEST, _NEWEST = min(_PATCHES), max(_PATCHES)
 #: ``1.33``, ``v1.33.4``, and versions of distributions such as ``v1.33.4+k3s1``, ``v1.33.4-eks-113cf36``.
 _VERSION = re.compile(r"v?1\.(\d{1,3})(?:[.+-].*)?")
+#: The API versions that not all API servers serve: the first minor version that does, and the last.
+_SERVED = {
+    "resource.k8s.io/v1": (34, 36),
+    "resource.k8s.io/v1beta2": (33, 33),
+    "resource.k8s.io/v1beta1": (32, 33),
+    "resource.k8s.io/v1alpha3": (31, 31),
+    "scheduling.k8s.io/v1alpha2": (36, 36),
+}
+_EMULATION_IS_REPORTED = 33
 _EMULATE_ANOTHER = "or --emulated-version with one of these"
 
 
@@ -72,6 +81,24 @@ class Minor:
     def has(self, behaviour: Behaviour) -> bool:
         """Whether this minor version has a behaviour."""
         return self.number >= behaviour.value.since and behaviour not in self.lacking
+
+    def serves(self, api_version: str) -> bool:
+        """Whether a cluster of this version that schedules with an API serves it in this version of the API.
+
+        Versions of resource.k8s.io are those in which the scheduler reads it, or that are newer; the alpha and beta
+        ones are off by default. An API version that all minor versions serve need not be known.
+        """
+        first, last = _SERVED.get(api_version, (_OLDEST, _NEWEST))
+        return first <= self.number <= last
+
+    @property
+    def version_info(self) -> dict[str, str]:
+        """The numbers in ``/version`` of an API server of this version that emulates no other."""
+        numbers = {"major": "1", "minor": str(self.number)}
+        if self.number >= _EMULATION_IS_REPORTED:
+            numbers |= {"emulationMajor": "1", "emulationMinor": str(self.number)}
+            numbers |= {"minCompatibilityMajor": "1", "minCompatibilityMinor": str(self.number - 1)}
+        return numbers | {"gitVersion": self.release}
 
     def without(self, behaviour: Behaviour) -> Minor:
         """This version as if a behaviour had not come yet."""

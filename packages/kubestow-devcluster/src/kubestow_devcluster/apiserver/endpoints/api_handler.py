@@ -138,7 +138,7 @@ class APIHandler:
         self._event_cache = EventCache()
         self._openapi = OpenAPI(registry.scheme)
         self._metrics = RequestMetrics(registry.store)
-        self._health = HealthEndpoints(has_default_roles=isinstance(authorizer, RBAC))
+        self._health = HealthEndpoints(registry.scheme.minor, has_default_roles=isinstance(authorizer, RBAC))
 
     async def handle(self, request: Request) -> HTTPResponse:
         """The response to any request, errors included. Never raises."""

@@ -13,6 +13,7 @@ from collections import Counter
 import msgspec
 
 from kubestow.http.messages import HTTPResponse
+from kubestow.rules.minors import Minor
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.request_scope import converted
 from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestInfo
@@ -183,16 +184,8 @@ def _resource_discovery(kind: Kind) -> Object:
     return resource
 
 
-KUBERNETES_VERSION = "v1.36.2"
-
-_VERSION = {
-    "major": "1",
-    "minor": "36",
-    "emulationMajor": "1",
-    "emulationMinor": "36",
-    "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35",
-    "gitVersion": KUBERNETES_VERSION,
+#: What ``/version`` reports beside the version's numbers.
+_BUILD = {
     "gitCommit": "0" * 40,
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
@@ -218,16 +211,20 @@ _ENDPOINTS = {"healthz": (), "livez": (), "readyz": ("shutdown",)}
 
 
 class HealthEndpoints:
-    """The health endpoints. ``has_default_roles``: the default roles of RBAC have been created."""
+    """The version and health endpoints of an API server of a ``minor`` version.
 
-    def __init__(self, *, has_default_roles: bool) -> None:
+    ``has_default_roles``: the default roles of RBAC have been created.
+    """
+
+    def __init__(self, minor: Minor, *, has_default_roles: bool) -> None:
+        self._version = msgspec.json.format(msgspec.json.encode(minor.version_info | _BUILD), indent=2)
         common = [name for name in _CHECKS if has_default_roles or name != _BOOTSTRAP_ROLES]
         self._checks = {endpoint: (*common, *own) for endpoint, own in _ENDPOINTS.items()}
 
     def serve(self, request: Request, path: str) -> HTTPResponse | None:
         """``/version``, ``/healthz``, ``/livez`` and ``/readyz`` with their checks; None for any other path."""
         if path == "/version":
-            return HTTPResponse(200, msgspec.json.format(msgspec.json.encode(_VERSION), indent=2))
+            return HTTPResponse(200, self._version)
         endpoint, _, check = path[1:].partition("/")
         checks = self._checks.get(endpoint)
         if checks is None or (check and check not in checks):

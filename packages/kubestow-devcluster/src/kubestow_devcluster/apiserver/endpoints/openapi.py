@@ -18,7 +18,6 @@ import msgspec
 
 from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.endpoints.discovery import KUBERNETES_VERSION
 from kubestow_devcluster.apiserver.endpoints.requests import Request
 from kubestow_devcluster.apiserver.kinds.kind import Kind, Scheme
 from kubestow_devcluster.apiserver.schema.structural import StructuralType
@@ -46,7 +45,6 @@ _TYPICAL = "V1PodTemplate"
 _REFERENCE = "#/components/schemas/"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _JSON_TYPES = {str: "string", int: "integer", bool: "boolean", float: "number"}
-_INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
 
@@ -56,6 +54,7 @@ class OpenAPI:
 
     def __init__(self, scheme: Scheme) -> None:
         self._scheme = scheme
+        self._info = {"title": "Kubernetes", "version": scheme.minor.release}
         self._documents: dict[str, bytes] = {}
         self._revision = scheme.revision
 
@@ -81,7 +80,7 @@ class OpenAPI:
         document = self._documents.get(name)
         if document is None:
             kinds = [kind for kind in self._scheme if _document_name(kind.group, kind.version) == name]
-            document = self._documents[name] = msgspec.json.encode(_DocumentBuilder(kinds).build())
+            document = self._documents[name] = msgspec.json.encode(_DocumentBuilder(kinds, self._info).build())
         return HTTPResponse(200, document, headers=headers)
 
     def _serve_v2(self, request: Request) -> HTTPResponse:
@@ -89,15 +88,15 @@ class OpenAPI:
         headers = {"Etag": f'"{self._hash}"', "Vary": "Accept"}
         if _V2_PROTOBUF in accept:
             # The media type as it is requested is not a valid Content-Type, because of the "@".
-            return HTTPResponse(200, _v2_without_schemas(), _V2_PROTOBUF.replace("@", "."), headers)
+            return HTTPResponse(200, _v2_without_schemas(self._info), _V2_PROTOBUF.replace("@", "."), headers)
         if accept and "json" not in accept and "*/*" not in accept:
             raise statuses.not_acceptable("406: Not Acceptable", with_details=True)
         if "v2" not in self._documents:
-            definitions = _DocumentBuilder(list(self._scheme)).build()["components"]["schemas"]
+            definitions = _DocumentBuilder(list(self._scheme), self._info).build()["components"]["schemas"]
             # In v2 an object with any fields is an object without a schema.
             for schema in definitions.values():
                 schema.pop("x-kubernetes-preserve-unknown-fields", None)
-            document = {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": _in_v2(definitions)}
+            document = {"swagger": "2.0", "info": self._info, "paths": {}, "definitions": _in_v2(definitions)}
             self._documents["v2"] = msgspec.json.encode(document)
         return HTTPResponse(200, self._documents["v2"], headers=headers)
 
@@ -113,7 +112,7 @@ class OpenAPI:
         inputs = " ".join(f"{kind.api_version}/{kind.names.plural}" for kind in self._scheme)
         schemas = [kind.custom.schema.schema for kind in self._scheme if kind.custom]
         inputs += "".join(msgspec.json.encode(schema).decode() for schema in schemas)
-        return hashlib.sha512(f"{KUBERNETES_VERSION} {inputs}".encode()).hexdigest().upper()
+        return hashlib.sha512(f"{self._info['version']} {inputs}".encode()).hexdigest().upper()
 
 
 def _document_name(group: str, version: str) -> str:
@@ -123,8 +122,8 @@ def _document_name(group: str, version: str) -> str:
 class _DocumentBuilder:
     """Builds the document of one group and version. A schema is added when it is first referenced."""
 
-    def __init__(self, kinds: list[Kind]) -> None:
-        self._kinds = kinds
+    def __init__(self, kinds: list[Kind], info: dict[str, str]) -> None:
+        self._kinds, self._info = kinds, info
         self._schemas: dict[str, Object] = {}
 
     def build(self) -> Object:
@@ -137,7 +136,7 @@ class _DocumentBuilder:
                 schema = self._custom_schema(kind.custom.schema.schema)
             schema["x-kubernetes-group-version-kind"] = [_group_version_kind(kind)]
             self._schemas[name] = schema
-        return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": self._schemas}}
+        return {"openapi": "3.0.0", "info": self._info, "paths": paths, "components": {"schemas": self._schemas}}
 
     def _custom_schema(self, schema: Object) -> Object:
         common = {name: _typical_field(name) for name in ("apiVersion", "kind", "metadata")}
@@ -268,10 +267,10 @@ def _in_v2(schema: Any) -> Any:
     return converted
 
 
-def _v2_without_schemas() -> bytes:
+def _v2_without_schemas(info: dict[str, str]) -> bytes:
     """A ``Document`` message with its fields ``swagger`` (1) and ``info`` (2: ``title`` is 1, ``version`` 2)."""
-    info = protobuf.delimited(1, _INFO["title"].encode()) + protobuf.delimited(2, _INFO["version"].encode())
-    return protobuf.delimited(1, b"2.0") + protobuf.delimited(2, info)
+    encoded = protobuf.delimited(1, info["title"].encode()) + protobuf.delimited(2, info["version"].encode())
+    return protobuf.delimited(1, b"2.0") + protobuf.delimited(2, encoded)
 
 
 def _list_extensions(field: StructField) -> Object:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from kubestow.api.formats.names import NameErrors, dns1123_subdomain_errors
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.group_version import GroupResource, GroupVersion, version_priority
 from kubestow_devcluster.apiserver.printers.table import Printer
@@ -151,7 +152,8 @@ class RESTOptions:
 
     ``selectable_fields`` are the paths that field selectors can use. ``stored_in`` is the resource that stores the
     objects of a kind which shares storage with another (events.k8s.io with core events). ``deprecation_warning`` is
-    sent with every response about a deprecated kind.
+    sent with every response about a deprecated kind. ``disabled_fields`` are the paths that a write cannot set, because
+    they belong to features that are off.
     """
 
     strategy: RESTStrategy = field(default_factory=RESTStrategy)
@@ -160,6 +162,7 @@ class RESTOptions:
     storage_version_hash: str = ""
     stored_in: str = ""
     deprecation_warning: str = ""
+    disabled_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,13 +327,15 @@ def _field_reader(path: list[str]) -> Callable[[Object], str]:
 
 
 class Scheme:
-    """The built-in kinds, and those of custom resources, which are added and removed with their definitions.
+    """The built-in kinds of a minor version, and custom resources, which are added and removed with their definitions.
 
-    A custom resource with the group, version and name of a built-in kind replaces it.
+    A custom resource with the group, version and name of a built-in kind replaces it. The ``hub_kinds`` are not served:
+    objects are stored in them, and the server's own controllers use them.
     """
 
-    def __init__(self, built_in: Iterable[Kind]) -> None:
-        self._built_in = tuple(built_in)
+    def __init__(self, built_in: Iterable[Kind], *, minor: Minor = NEWEST, hub_kinds: Iterable[Kind] = ()) -> None:
+        self.minor = minor
+        self._built_in, self.hub_kinds = tuple(built_in), tuple(hub_kinds)
         self._by_resource: dict[str, Kind] = {}
         self._by_group_kind: dict[tuple[str, str], Kind] = {}
         self._custom: dict[str, Sequence[Kind]] = {}
@@ -356,7 +361,7 @@ class Scheme:
             if kind.version not in versions:
                 versions.append(kind.version)
         self._by_resource, self._by_group_kind = {}, {}
-        for kind in self:
+        for kind in (*self.hub_kinds, *self):
             self._by_resource.setdefault(kind.resource, kind)
             self._by_group_kind.setdefault((kind.group, kind.name), kind)
         self.revision += 1
@@ -368,10 +373,14 @@ class Scheme:
         return iter(self._kinds.values())
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
+        """The served kind of a path."""
         return self._kinds.get((group, version, plural))
 
     def __getitem__(self, resource: str) -> Kind:
-        """The kind of a resource such as ``pods`` or ``leases.coordination.k8s.io``. Raises KeyError."""
+        """The kind of a resource such as ``pods`` or ``leases.coordination.k8s.io``. Raises KeyError.
+
+        It is the one that stores the objects where that is not served.
+        """
         return self._by_resource[resource]
 
     def kind_for(self, group: str, name: str) -> Kind | None:
@@ -386,7 +395,7 @@ class Scheme:
         """The selectable fields of every stored resource."""
         return {
             kind.storage: SelectableFields(kind.rest.selectable_fields, kind.selectable_values_of)
-            for kind in self
+            for kind in (*self.hub_kinds, *self)
             if not kind.rest.stored_in
         }
 

@@ -22,7 +22,7 @@ import msgspec
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.rules.owners import NAME_ALPHABET, SUFFIX_LENGTH, generated_name
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.kinds.kind import Kind, Scheme
+from kubestow_devcluster.apiserver.kinds.kind import Kind, Scheme, value_at
 from kubestow_devcluster.apiserver.kinds.object_fields import (
     ordered_metadata,
     validate_object_meta,
@@ -210,6 +210,7 @@ class Registry:
 
         ``applied`` means that server-side apply has set managedFields.
         """
+        drop_disabled_fields(kind, new, None)
         self._set_metadata_and_defaults(kind, namespace, new)
         if options.field_manager and not applied:
             self._record_create(kind, new, options.field_manager)
@@ -283,6 +284,7 @@ class Registry:
         self._restore_immutable(kind, new, old, subresource)
         if managed_fields:
             new["metadata"]["managedFields"] = managed_fields
+        drop_disabled_fields(kind, new, old)
         kind.strategy.set_defaults(new)
         if not subresource:
             self.admission.admit_update(kind, new, old)
@@ -423,6 +425,17 @@ class Registry:
         elif kind.custom is not None:
             self._custom_resources.instance_deleted(kind, self.now())
         return final
+
+
+def drop_disabled_fields(kind: Kind, new: Object, old: Object | None) -> None:
+    """Remove the fields of features that are off, unless the object has them already."""
+    for path in kind.rest.disabled_fields:
+        if old is not None and value_at(old, path) is not None:
+            continue
+        parent, _, field = path.rpartition(".")
+        holder = value_at(new, parent)
+        if isinstance(holder, dict):
+            holder.pop(field, None)
 
 
 #: Propagation policy -> the finalizer that makes the garbage collector act on it.

@@ -7,12 +7,14 @@ that clients use.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+_V1BETA1 = b'"definition": "io.k8s.api.resource.v1beta1.'
 _FILE = Path(__file__).with_name("kubernetes-1.36.json")
 
 
@@ -86,4 +88,17 @@ def model_for(api_version: str, kind: str) -> str:
 
 @cache
 def _types() -> dict[str, msgspec.Raw]:
-    return msgspec.json.decode(_FILE.read_bytes(), type=_Table).types
+    types = msgspec.json.decode(_FILE.read_bytes(), type=_Table).types
+    return types | dict(_v1alpha3_types(types))
+
+
+def _v1alpha3_types(types: Mapping[str, msgspec.Raw]) -> Iterator[tuple[str, msgspec.Raw]]:
+    """The types of resource.k8s.io/v1alpha3, which the newest version has no more.
+
+    They are those of v1beta1 with their fields of today; only the value of a capacity is a quantity.
+    """
+    for model, raw in types.items():
+        if _V1BETA1 in bytes(raw):
+            renamed = bytes(raw).replace(b"v1beta1", b"v1alpha3").replace(b"V1beta1", b"V1alpha3")
+            renamed = renamed.replace(b'"map[string]V1alpha3DeviceCapacity"', b'"map[string]Quantity"')
+            yield model.replace("V1beta1", "V1alpha3"), msgspec.Raw(renamed)

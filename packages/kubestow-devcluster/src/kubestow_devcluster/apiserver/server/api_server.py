@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING
 from kubestow.errors import KubestowError
 from kubestow.http.listener import HTTPListener
 from kubestow.http.messages import UserInfo
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow_devcluster.apiserver.endpoints.api_handler import APIHandler
 from kubestow_devcluster.apiserver.endpoints.reading_handlers import ResourceMetrics
 from kubestow_devcluster.apiserver.kinds.kind import Scheme
 from kubestow_devcluster.apiserver.registry.registry import Registry
-from kubestow_devcluster.apiserver.resources.built_in import BUILT_IN_KINDS, METRICS_KINDS
+from kubestow_devcluster.apiserver.resources.built_in import METRICS_KINDS
+from kubestow_devcluster.apiserver.resources.minor_versions import kinds_of_minor
 from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator, ServiceAccountTokens
 from kubestow_devcluster.apiserver.security.authorization import RBAC, AlwaysAllow
 from kubestow_devcluster.apiserver.server.http_handler import (
@@ -35,6 +37,7 @@ from kubestow_devcluster.apiserver.storage.database import Database, GroupCommit
 from kubestow_devcluster.apiserver.storage.store import Store, compact_periodically
 
 if TYPE_CHECKING:
+    from kubestow.config.feature_gates import FeatureGates
     from kubestow_devcluster.apiserver.server.pki import TLS
 
 #: The loopback address to connect to when the server listens on all interfaces.
@@ -52,6 +55,7 @@ class APIServerOptions:
     ``port`` 0 takes any free port. ``tls`` serves HTTPS. ``tokens``, or ``tls`` with CAs of client certificates,
     enable authentication; without them every request from an accepted host is the administrator's (``HostFilter``).
     ``rbac`` authorizes requests by the RBAC objects in the store, instead of allowing authenticated users everything.
+    ``minor`` is the version of Kubernetes that is served.
     """
 
     host: str = "127.0.0.1"
@@ -64,6 +68,9 @@ class APIServerOptions:
     accept_hosts: str = DEFAULT_ACCEPT_HOSTS
     #: Paths that another process of the cluster serves.
     forwarded: ForwardedPaths | None = None
+    minor: Minor = NEWEST
+    #: Decide which fields are dropped; None: the defaults of the version.
+    feature_gates: FeatureGates | None = None
 
 
 def wall_clock() -> datetime:
@@ -91,7 +98,10 @@ class APIServer:
         self.host, self.port, self._tls = options.host, options.port, options.tls
         #: Whether the database already held a cluster.
         self.is_resumed = database is not None and database.resource_version > 0
-        scheme = Scheme(BUILT_IN_KINDS if resource_metrics is None else (*BUILT_IN_KINDS, *METRICS_KINDS))
+        served, hub_kinds = kinds_of_minor(options.minor, options.feature_gates)
+        if resource_metrics is not None:
+            served += METRICS_KINDS
+        scheme = Scheme(served, minor=options.minor, hub_kinds=hub_kinds)
         self.store = Store() if database is None else database.load(scheme.selectable_fields())
         self._group_commit = None if database is None else GroupCommit(self.store, database)
         # Seeded once, so that uids need no system call each.

@@ -1,0 +1,99 @@
+"""``kubestow up --kubernetes-version``: the scheduler of a minor version on its API server."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import PIPE
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from core_tests.hang_limit import HANG_LIMIT
+from devcluster_tests.cli.up_process import COMMAND, ended
+from devcluster_tests.kubectl import NEEDS_KUBECTL, Kubectl
+from kubestow.api.conversion import GROUP, from_hub
+
+pytestmark = NEEDS_KUBECTL
+
+DEVICE_CLASS = {"kind": "DeviceClass", "metadata": {"name": "gpus"}, "spec": {}}
+CLAIM = {
+    "kind": "ResourceClaim",
+    "metadata": {"name": "gpu"},
+    "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpus"}}]}},
+}
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "with-claim"},
+    "spec": {
+        "containers": [{"name": "c", "image": "nginx", "resources": {"claims": [{"name": "device"}]}}],
+        "resourceClaims": [{"name": "device", "resourceClaimName": "gpu"}],
+    },
+}
+
+
+def resource_slice(node: str) -> dict[str, Any]:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"nodeName": node, "driver": "gpus.example.com", "pool": pool, "devices": [{"name": "gpu-0"}]}
+    return {"kind": "ResourceSlice", "metadata": {"name": f"{node}-gpus"}, "spec": spec}
+
+
+def in_version(version: str, obj: dict[str, Any]) -> str:
+    """An object of resource.k8s.io/v1 in the version that is served."""
+    converted = obj if version == "v1" else from_hub(version, obj)
+    return yaml.safe_dump({"apiVersion": f"{GROUP}/{version}", **converted})
+
+
+@pytest.mark.parametrize(
+    ("minor", "served", "gates"),
+    [
+        ("1.31", "v1alpha3", "DynamicResourceAllocation=true"),
+        ("1.33", "v1beta1", "DynamicResourceAllocation=true"),
+        ("1.34", "v1", ""),
+    ],
+)
+async def test_the_scheduler_of_the_minor_version_binds_pods_and_allocates_claims(
+    minor: str, served: str, gates: str, tmp_path: Path
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *("--kubernetes-version", minor, "--nodes", "1", "--feature-gates", gates),
+        *("--kubeconfig-out", str(tmp_path / "kubeconfig")),
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    assert process.stdout is not None
+    url = ""
+    try:
+        async with asyncio.timeout(HANG_LIMIT):
+            while (line := (await process.stdout.readline()).decode().strip()) != "ready":
+                assert line or not process.stdout.at_eof(), await process.communicate()
+                url = line.split()[-1] if line.startswith("serving") else url
+        kubectl = Kubectl(url, tmp_path)
+        assert f"v{minor}." in await kubectl("get", "nodes")
+        for obj in (DEVICE_CLASS, resource_slice("node-0"), CLAIM):
+            await kubectl("create", "-f", "-", stdin=in_version(served, obj))
+        await kubectl("create", "-f", "-", stdin=yaml.safe_dump(POD))
+        await kubectl("run", "plain", "--image=nginx")
+        for pod in ("plain", "with-claim"):
+            await kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=600s")
+        printed = await kubectl("get", "pods,resourceclaims,deviceclasses,resourceslices")
+        assert "pod/with-claim" in printed and "resourceclaim.resource.k8s.io/gpu" in printed
+        assert "allocated,reserved" in printed
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as response:
+            requests = [line for line in (await response.text()).splitlines() if line.startswith("apiserver_request")]
+        watched = "".join(line for line in requests if 'verb="WATCH"' in line)
+        assert f'group="{GROUP}",resource="resourceclaims"' in watched and 'code="404"' not in watched
+    finally:
+        process.terminate()
+        _, errors = await process.communicate()
+    assert (process.returncode, errors) == (0, b"")
+
+
+async def test_a_version_that_cannot_be_served_is_an_error() -> None:
+    status, err = await ended("--kubernetes-version", "1.29")
+    assert status == 1
+    assert err == "kubestow: --kubernetes-version: version 1.29 is not supported, expected 1.31 to 1.36\n"
