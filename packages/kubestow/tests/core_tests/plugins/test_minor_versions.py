@@ -227,7 +227,7 @@ def test_a_claim_with_an_attributes_class_needs_the_gate() -> None:
 @before_and_since(Behaviour.PORTWORX_MIGRATES_EVERYWHERE, {"a", "b"}, {"b"})
 def test_where_volumes_of_portworx_count(minor: Minor, expected: set[str]) -> None:
     inline = [{"portworxVolume": {"volumeID": f"v{n}"}} for n in range(2)]
-    driver = {"pxd.portworx.com": 1}
+    driver: dict[str, Any] = {"pxd.portworx.com": 1}
     harness = plugin_harness(node("a"), node("b"), csi_node("a", **driver), minor=minor)
     assert harness.feasible(pod("p", spec=mounting(inline=inline))) == expected
     listed = csi_node("a", migrated=["kubernetes.io/portworx-volume"], **driver)

@@ -10,7 +10,7 @@ from core_tests.plugins.hints import requeues_after
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.plugins import in_tree_registry
-from kubestow.rules.minors import Minor
+from kubestow.rules.minors import Behaviour, Minor
 from kubestow.testing import PluginHarness, node, pod
 
 RESTART = "RestartAllContainersOnContainerExits"
@@ -57,26 +57,34 @@ def test_without_the_gate_no_feature_is_required() -> None:
     assert harness.rejections(restarting("RestartAllContainers")) == {}
 
 
+def around(behaviour: Behaviour) -> tuple[Minor, Minor]:
+    """The last minor version without a behaviour, and the first with it."""
+    return Minor(behaviour.value.since - 1), Minor(behaviour.value.since)
+
+
 def at(minor: Minor, *nodes: Node) -> PluginHarness:
     return PluginHarness(nodes, minor=minor, gates={"NodeDeclaredFeatures": True})
 
 
 def test_before_136_the_reason_lists_the_features() -> None:
     waiting = restarting("RestartAllContainers")
+    before, since = around(Behaviour.DECLARED_FEATURES_ARE_NOT_LISTED)
     listing = f"node declared features check failed - unsatisfied requirements: {RESTART}"
-    assert at(Minor(36), declaring("old")).rejections(waiting) == {"old": REJECTION}
-    assert at(Minor(35), declaring("old")).rejections(waiting) == {"old": ("NodeDeclaredFeatures", (listing,))}
+    assert at(since, declaring("old")).rejections(waiting) == {"old": REJECTION}
+    assert at(before, declaring("old")).rejections(waiting) == {"old": ("NodeDeclaredFeatures", (listing,))}
 
 
 def test_before_136_the_host_network_in_a_user_namespace_requires_no_feature() -> None:
     waiting = pod(spec={"hostNetwork": True, "hostUsers": False})
-    assert at(Minor(36), declaring("old")).rejections(waiting)
-    assert at(Minor(35), declaring("old")).rejections(waiting) == {}
+    before, since = around(Behaviour.HOST_NETWORK_IN_USER_NAMESPACE_IS_A_FEATURE)
+    assert at(since, declaring("old")).rejections(waiting)
+    assert at(before, declaring("old")).rejections(waiting) == {}
 
 
 def test_before_135_there_is_no_such_plugin() -> None:
-    assert "NodeDeclaredFeatures" in in_tree_registry(Minor(35))
-    assert "NodeDeclaredFeatures" not in in_tree_registry(Minor(34))
+    before, since = around(Behaviour.HAS_NODE_DECLARED_FEATURES)
+    assert "NodeDeclaredFeatures" in in_tree_registry(since)
+    assert "NodeDeclaredFeatures" not in in_tree_registry(before)
 
 
 def test_without_the_gate_the_filter_works_without_pre_filter() -> None:

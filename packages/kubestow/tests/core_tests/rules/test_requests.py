@@ -8,7 +8,7 @@ import pytest
 
 from kubestow.config import FeatureGates
 from kubestow.errors import InvalidQuantity
-from kubestow.rules.minors import Minor
+from kubestow.rules.minors import Behaviour, Minor
 from kubestow.rules.requests import RequestRules, placed_requests, requests_by_spec, scored_requests
 from kubestow.testing import pod
 
@@ -90,6 +90,12 @@ def test_requests_beyond_int64_count_as_the_largest_and_the_least() -> None:
 # -- rules that are not the same in all minor versions ---------------------------------------------------------------
 
 
+HUGE_PAGES = Behaviour.HUGE_PAGES_COUNT_FOR_THE_WHOLE_POD.value.since
+AS_ALLOCATED = Behaviour.RESIZED_CONTAINERS_COUNT_AS_ALLOCATED.value.since
+AS_REPORTED = Behaviour.RESIZED_CONTAINERS_COUNT_AS_REPORTED.value.since
+SIDECARS = Behaviour.DEFAULT_REQUESTS_OF_SIDECARS_ADD_UP.value.since
+
+
 def former(number: int, **gates: bool) -> RequestRules:
     return RequestRules.of(FeatureGates(gates, minor=Minor(number)))
 
@@ -102,7 +108,8 @@ def test_pod_level_requests_need_their_gate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"), [(32, {"cpu": 1000, "hugepages-2Mi": 1}), (33, {"cpu": 1000, "hugepages-2Mi": 2})]
+    ("number", "expected"),
+    [(HUGE_PAGES - 1, {"cpu": 1000, "hugepages-2Mi": 1}), (HUGE_PAGES, {"cpu": 1000, "hugepages-2Mi": 2})],
 )
 def test_huge_pages_of_the_whole_pod(number: int, expected: dict[str, int]) -> None:
     whole = {"resources": {"requests": {"cpu": "1", "hugepages-2Mi": "2"}}}
@@ -119,7 +126,7 @@ def test_pod_level_requests_in_effect_need_their_gate() -> None:
 
 @pytest.mark.parametrize(
     ("number", "running", "infeasible"),
-    [(31, 4000, 4000), (32, 3000, 3000), (33, 4000, 4000)],
+    [(AS_REPORTED - 1, 4000, 4000), (AS_REPORTED, 3000, 3000), (AS_ALLOCATED, 4000, 4000)],
 )
 def test_requests_during_a_resize(number: int, running: int, infeasible: int) -> None:
     reported = {"name": "main", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "4"}}
@@ -132,7 +139,7 @@ def test_requests_during_a_resize(number: int, running: int, infeasible: int) ->
     assert placed_requests(pod(cpu="8", status=status), rules)[0] == {"cpu": 8000}
 
 
-@pytest.mark.parametrize(("number", "expected"), [(32, 1000), (33, 2000)])
+@pytest.mark.parametrize(("number", "expected"), [(AS_ALLOCATED - 1, 1000), (AS_ALLOCATED, 2000)])
 def test_a_resized_sidecar_counts_as_reported_since_1_33(number: int, expected: int) -> None:
     sidecar = {"name": "proxy", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
     status = {"initContainerStatuses": [{"name": "proxy", "resources": {"requests": {"cpu": "2"}}}]}
@@ -148,7 +155,7 @@ def test_without_in_place_resizes_the_status_does_not_count() -> None:
 
 @pytest.mark.parametrize(
     ("number", "expected"),
-    [(31, (1100, 200 * MIB + MIB)), (32, (1150, 600 * MIB + MIB))],
+    [(SIDECARS - 1, (1100, 200 * MIB + MIB)), (SIDECARS, (1150, 600 * MIB + MIB))],
 )
 def test_default_requests_of_sidecars(number: int, expected: tuple[int, int]) -> None:
     """Before 1.32 the sidecars are not added to the containers; together they lack nothing but memory."""
