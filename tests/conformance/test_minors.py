@@ -1,7 +1,7 @@
 """Recorded decisions of older minor versions, and that every rule that differs between them is tested.
 
-``minors`` has an eighth of the cases that were recorded from kube-scheduler of each version, and more of ``minorrules``,
-the area of rules that other cases seldom touch.
+``minors`` has an eighth of the cases that were recorded from kube-scheduler of each version, and more of
+``minorrules``, the area of rules that other cases seldom touch.
 """
 
 from __future__ import annotations

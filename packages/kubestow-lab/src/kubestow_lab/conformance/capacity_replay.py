@@ -1,9 +1,8 @@
 """Replay of recorded capacity reports, to compare kubestow with cluster-capacity.
 
 The recording marks what was the same in all its runs, and only that is compared. Among nodes of equal score, which
-cluster-capacity chooses from at random, the replay prefers the recorded one. The program was built on Kubernetes 1.34,
-and the replay restores what has changed since: NodeResourcesBalancedAllocation scored how balanced a node is with the
-pod; now it scores by how much the pod improves that. The message of TaintToleration named the taint.
+cluster-capacity chooses from at random, the replay prefers the recorded one. The program decides as the minor version
+of its libraries. The message of TaintToleration named the taint in early releases of 1.34.
 """
 
 from __future__ import annotations
@@ -21,14 +20,9 @@ from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.cluster.cache import Cluster as ClusterCache
-from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
-from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interface import ScorePlugin
 from kubestow.framework.profile import Registry
-from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
 from kubestow_lab.capacity.capacity_report import document
@@ -57,7 +51,7 @@ class _AsRecorded:
 def replay_capacity(case: CapacityCase, registry: Registry) -> list[ReplayMismatch]:
     """Replay one case and return what differs from the recording."""
     try:
-        capacity = _estimate(case, with_former_plugins(registry))
+        capacity = _estimate(case, registry)
     except InputError as error:
         fields = [("error", case.expect.get("error"), f"{_INVALID}{error.problem}")]
     else:
@@ -67,12 +61,13 @@ def replay_capacity(case: CapacityCase, registry: Registry) -> list[ReplayMismat
 
 def _estimate(case: CapacityCase, registry: Registry) -> Capacity:
     template = PodTemplate(case.pod, case.name)
-    configuration = configuration_of(case, registry, config.FeatureGates())
+    gates = config.FeatureGates(minor=case.minor)
+    configuration = configuration_of(case, registry, gates)
     order = tuple(name for name, _ in _recorded_nodes(case.expect))
     options = CapacityOptions(
         max_limit=case.max_limit, excluded_nodes=case.excluded_nodes, ties=_AsRecorded(order), kinds=COPIED_KINDS
     )
-    return estimate(_cluster(case), template, configuration, registry=registry, options=options)
+    return estimate(_cluster(case), template, configuration, registry=registry, gates=gates, options=options)
 
 
 def _cluster(case: CapacityCase) -> ClusterObjects:
@@ -122,32 +117,10 @@ def _recorded_nodes(expect: Object) -> list[tuple[str, int]]:
 
 _MESSAGE = re.compile(r"(0/\d+ nodes are available: )(.*?)\.( no new claims.*)?")
 _TAINT = re.compile(r"untolerated taint \{[^}]*\}")
-_MAX_SCORE = 100
-
-
-class FormerBalancedAllocation(ScorePlugin):
-    """The score of a node by the standard deviation of its used fractions of CPU and memory, with the pod."""
-
-    name = NodeResourcesBalancedAllocation.name
-    events_to_register = NodeResourcesBalancedAllocation.events_to_register
-
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """(1 − half the distance of the two fractions) × 100."""
-        fractions = []
-        for resource in ("cpu", "memory"):
-            used = nodes.requested(resource) + pod.shape.requests.get(resource, 0)
-            fractions.append(np.minimum(used / np.maximum(nodes.allocatable(resource), 1), 1.0))
-        scores: NDArray[np.int64] = ((1.0 - np.abs(fractions[0] - fractions[1]) / 2) * _MAX_SCORE).astype(np.int64)
-        return scores
-
-
-def with_former_plugins(registry: Registry) -> Registry:
-    """The plugins of 1.34 where they differ."""
-    return {**registry, FormerBalancedAllocation.name: FormerBalancedAllocation}
 
 
 def without_taints(message: str) -> str:
-    """A message of 1.34 as 1.36 would write it: taints are counted together."""
+    """A message of early 1.34 as later releases write it: taints are counted together."""
     found = _MESSAGE.fullmatch(message)
     if found is None:
         return message

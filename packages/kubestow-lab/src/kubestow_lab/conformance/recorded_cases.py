@@ -28,6 +28,9 @@ Object = dict[str, Any]
 #: Bytes of a recorded case.
 _MAX_LINE = 64 << 20
 
+#: cluster-capacity has the scheduler of its libraries, 1.34 where a case does not name another version.
+_CAPACITY_MINOR = Minor(34)
+
 _CLUSTER_SCOPED = frozenset(
     {"nodes", "namespaces", "priorityclasses", "persistentvolumes", "storageclasses", "csinodes", "csidrivers"}
     | {"volumeattachments", "resourceslices", "deviceclasses"}
@@ -57,13 +60,15 @@ class Case:
 class CapacityCase:
     """A recorded capacity report of cluster-capacity.
 
-    ``cluster`` is as in :class:`Case`, ``pod`` the pod template, ``max_limit`` and ``excluded_nodes`` its options.
+    ``cluster`` and ``minor`` are as in :class:`Case`, ``pod`` the pod template, ``max_limit`` and ``excluded_nodes``
+    its options.
     ``expect`` is the report, with the choices that were the same in all runs marked as ``stable``.
     """
 
     name: str
     area: str
     config: Object | None
+    minor: Minor
     cluster: Mapping[str, list[Object]]
     pod: Object
     max_limit: int
@@ -100,7 +105,7 @@ def read_cases(path: Path, minor: Minor | None = None) -> Iterator[Case | Capaci
         try:
             recorded = msgspec.json.decode(line)
             if "podspecs" in recorded:
-                yield _capacity_case(recorded)
+                yield _capacity_case(recorded, minor or _recorded_minor(recorded, _CAPACITY_MINOR))
             else:
                 yield (
                     _deschedule_case(recorded)
@@ -144,13 +149,14 @@ def _deschedule_case(line: Any) -> DescheduleCase:
     )
 
 
-def _capacity_case(line: Any) -> CapacityCase:
+def _capacity_case(line: Any, minor: Minor) -> CapacityCase:
     pod = line["podspecs"][0]
     _ = pod["metadata"]["name"]
     return CapacityCase(
         name=line["name"],
         area="capacity",
         config=line.get("config"),
+        minor=minor,
         cluster=_cluster(line),
         pod=pod,
         max_limit=line.get("maxLimit") or 0,

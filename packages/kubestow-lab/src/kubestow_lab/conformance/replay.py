@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kubestow.framework.profile import Registry
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import Minor
 from kubestow_lab.conformance.capacity_replay import replay_capacity
 from kubestow_lab.conformance.descheduling_replay import replay_descheduling
 from kubestow_lab.conformance.recorded_cases import CapacityCase, Case, DescheduleCase, read_cases
@@ -24,7 +24,7 @@ def replay_file(
     for case in read_cases(path, minor):
         match case:
             case CapacityCase():
-                yield case, replay_capacity(case, registry_of(NEWEST))
+                yield case, replay_capacity(case, registry_of(case.minor))
             case DescheduleCase():
                 yield case, replay_descheduling(case)
             case Case():
