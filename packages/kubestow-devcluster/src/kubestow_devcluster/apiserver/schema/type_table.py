@@ -98,7 +98,7 @@ def _v1alpha3_types(types: Mapping[str, msgspec.Raw]) -> Iterator[tuple[str, msg
     They are those of v1beta1, also with fields that came after v1alpha3. The value of a capacity is a quantity.
     """
     for model, raw in types.items():
-        if _V1BETA1 in bytes(raw):
+        if model.startswith("V1beta1") and _V1BETA1 in bytes(raw):
             renamed = bytes(raw).replace(b"v1beta1", b"v1alpha3").replace(b"V1beta1", b"V1alpha3")
             renamed = renamed.replace(b'"map[string]V1alpha3DeviceCapacity"', b'"map[string]Quantity"')
             yield model.replace("V1beta1", "V1alpha3"), msgspec.Raw(renamed)
