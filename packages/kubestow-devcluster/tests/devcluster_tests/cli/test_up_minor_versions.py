@@ -1,9 +1,9 @@
-"""``kubestow up --kubernetes-version``: the scheduler of a minor version on its API server."""
+"""``--kubernetes-version``: the scheduler of a minor version on the API server of ``kubestow up`` and ``apiserver``."""
 
 from __future__ import annotations
 
 import asyncio
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import yaml
 from core_tests.hang_limit import HANG_LIMIT
 from devcluster_tests.cli.up_process import COMMAND, ended
 from devcluster_tests.kubectl import NEEDS_KUBECTL, Kubectl
+from devcluster_tests.test_apiserver_command import running_server
 from kubestow.api.conversion import GROUP, from_hub
 
 pytestmark = NEEDS_KUBECTL
@@ -91,6 +92,24 @@ async def test_the_scheduler_of_the_minor_version_binds_pods_and_allocates_claim
         process.terminate()
         _, errors = await process.communicate()
     assert (process.returncode, errors) == (0, b"")
+
+
+@pytest.mark.parametrize("minor", ["1.33", "1.34"])
+async def test_run_is_the_scheduler_of_its_api_server(minor: str, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    server = ("--port", "0", "--nodes", "1", "--kubernetes-version", minor, "--kubeconfig-out", str(kubeconfig))
+    async with running_server(*server) as lines:
+        run = ("run", "--kubeconfig", str(kubeconfig), "--secure-port", "0", "--leader-elect=false")
+        scheduler = await asyncio.create_subprocess_exec(*COMMAND[:-3], *run, stdout=DEVNULL, stderr=PIPE)
+        try:
+            kubectl = Kubectl(lines[0].split()[-1], tmp_path)
+            await kubectl("run", "plain", "--image=nginx")
+            await kubectl("wait", "--for=condition=Ready", "pod/plain", "--timeout=600s")
+        finally:
+            scheduler.terminate()
+            _, log = await scheduler.communicate()
+    assert f'emulated="{minor}"'.encode() in log
+    assert not [line for line in log.splitlines() if line[:1] in (b"W", b"E")]
 
 
 async def test_a_version_that_cannot_be_served_is_an_error() -> None:

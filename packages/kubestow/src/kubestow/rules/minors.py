@@ -21,9 +21,10 @@ _PATCHES = {31: 14, 32: 13, 33: 13, 34: 9, 35: 6, 36: 2}
 _OLDEST, _NEWEST = min(_PATCHES), max(_PATCHES)
 #: ``1.33``, ``v1.33.4``, and versions of distributions such as ``v1.33.4+k3s1``, ``v1.33.4-eks-113cf36``.
 _VERSION = re.compile(r"v?1\.(\d{1,3})(?:[.+-].*)?")
-#: The API versions that not all API servers serve: the first minor version that does, and the last.
+#: The API versions that the cluster in a box does not serve in all minor versions: the first one that has it, and the
+#: last in which the scheduler reads it.
 _SERVED = {
-    "resource.k8s.io/v1": (34, 36),
+    "resource.k8s.io/v1": (34, _NEWEST),
     "resource.k8s.io/v1beta2": (33, 33),
     "resource.k8s.io/v1beta1": (32, 33),
     "resource.k8s.io/v1alpha3": (31, 31),
@@ -83,10 +84,10 @@ class Minor:
         return self.number >= behaviour.value.since and behaviour not in self.lacking
 
     def serves(self, api_version: str) -> bool:
-        """Whether a cluster of this version that schedules with an API serves it in this version of the API.
+        """Whether an API server of this version has an API version such as ``resource.k8s.io/v1`` for its scheduler.
 
-        Versions of resource.k8s.io are those in which the scheduler reads it, or that are newer; the alpha and beta
-        ones are off by default. An API version that all minor versions serve need not be known.
+        Alpha and beta versions count although API servers serve them only on request; those that are older than the
+        one that the scheduler reads do not. An API version without an entry is served by all minor versions.
         """
         first, last = _SERVED.get(api_version, (_OLDEST, _NEWEST))
         return first <= self.number <= last

@@ -48,3 +48,24 @@ def test_a_minor_version_without_a_behaviour_has_all_others() -> None:
 )
 def test_the_nearest_version_that_can_be_emulated(release: tuple[int, int], nearest: str) -> None:
     assert str(Minor.nearest(release)) == nearest
+
+
+@pytest.mark.parametrize(
+    ("api_version", "first", "last"),
+    [
+        ("resource.k8s.io/v1alpha3", 31, 31),
+        ("resource.k8s.io/v1beta1", 32, 33),
+        ("resource.k8s.io/v1beta2", 33, 33),
+        ("resource.k8s.io/v1", 34, 36),
+        ("scheduling.k8s.io/v1alpha2", 36, 36),
+        ("apps/v1", 31, 36),
+    ],
+)
+def test_an_api_version_is_served_from_one_minor_version_to_another(api_version: str, first: int, last: int) -> None:
+    assert [minor.number for minor in MINORS if minor.serves(api_version)] == list(range(first, last + 1))
+
+
+def test_the_versions_of_emulation_and_compatibility_are_told_from_1_33_on() -> None:
+    assert Minor(32).version_info == {"major": "1", "minor": "32", "gitVersion": Minor(32).release}
+    told = {"emulationMajor": "1", "emulationMinor": "33", "minCompatibilityMajor": "1", "minCompatibilityMinor": "32"}
+    assert Minor(33).version_info == {"major": "1", "minor": "33", **told, "gitVersion": Minor(33).release}

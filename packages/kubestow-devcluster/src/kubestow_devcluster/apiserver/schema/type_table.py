@@ -93,12 +93,12 @@ def _types() -> dict[str, msgspec.Raw]:
 
 
 def _v1alpha3_types(types: Mapping[str, msgspec.Raw]) -> Iterator[tuple[str, msgspec.Raw]]:
-    """The types of resource.k8s.io/v1alpha3, which the newest version has no more.
+    """The types of the kinds in resource.k8s.io/v1alpha3, which the packages no longer contain.
 
-    They are those of v1beta1 with their fields of today; only the value of a capacity is a quantity.
+    They are those of v1beta1, also with fields that came after v1alpha3. The value of a capacity is a quantity.
     """
     for model, raw in types.items():
-        if _V1BETA1 in bytes(raw):
+        if model.startswith("V1beta1") and _V1BETA1 in bytes(raw):
             renamed = bytes(raw).replace(b"v1beta1", b"v1alpha3").replace(b"V1beta1", b"V1alpha3")
             renamed = renamed.replace(b'"map[string]V1alpha3DeviceCapacity"', b'"map[string]Quantity"')
             yield model.replace("V1beta1", "V1alpha3"), msgspec.Raw(renamed)
