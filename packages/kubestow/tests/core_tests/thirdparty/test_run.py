@@ -45,7 +45,10 @@ print("stopped")
 
 def serve_one_node(server: ScriptedServer) -> None:
     """Serve one node and nothing else; watches send no events."""
-    server.respond("GET", "/version", response(body={"gitVersion": "v1.36.2"}))
+    version = response(body={"gitVersion": "v1.36.2"})
+    server.respond("GET", "/version", version, version)
+    served = {"groupVersion": "resource.k8s.io/v1", "version": "v1"}
+    server.respond("GET", "/apis/resource.k8s.io", response(body={"kind": "APIGroup", "versions": [served]}))
     complete = {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}
     for resource in WATCHED:
         lines: list[Any] = [{"type": "BOOKMARK", "object": {"metadata": complete}}]

@@ -13,7 +13,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.cluster.nodes.views import NodeRow
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.plugins.node_resources import balanced_allocation, fit
+from kubestow.plugins.node_resources import fit
 from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow.testing import PluginHarness, node, pod
@@ -107,7 +107,7 @@ def test_a_pod_that_requests_more_than_any_node_has_is_scored_in_arrays(monkeypa
     """Otherwise one pod of one tenant would be scored node by node at each of its attempts."""
     harness = PluginHarness([node(f"n{number}", cpu="4", memory="8Gi") for number in range(10)])
     info = harness.info(pod("p", cpu="1e15", memory="8E", requests={"ephemeral-storage": "8E"}))
-    for owner, name in ((fit._AllocationScorer, "score_node"), (balanced_allocation, "_score_of_node")):
+    for owner, name in ((fit._AllocationScorer, "score_node"), (NodeResourcesBalancedAllocation, "_score_of_node")):
         monkeypatch.delattr(owner, name)
     for plugin in harness.profiles["default-scheduler"].plugins:
         if isinstance(plugin, NodeResourcesFit | NodeResourcesBalancedAllocation):
