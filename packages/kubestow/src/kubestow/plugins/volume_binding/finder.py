@@ -67,6 +67,10 @@ _ATTRIBUTES_CLASS_DISABLED = (
 _UNBOUND_IMMEDIATE = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
 
 
+_REASON_NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+_FORMER_REASON_NODE_CONFLICT = "node(s) had volume node affinity conflict"
+
+
 @dataclass(frozen=True, slots=True)
 class BindingRules:
     """What the minor version and its gates change: the reason for a volume that a node cannot reach.
@@ -74,7 +78,7 @@ class BindingRules:
     ``attributes_classes`` is the feature gate VolumeAttributesClass.
     """
 
-    reason_node_conflict: str = "node(s) didn't match PersistentVolume's node affinity"
+    reason_node_conflict: str = _REASON_NODE_CONFLICT
     attributes_classes: bool = True
 
     @classmethod
@@ -83,7 +87,7 @@ class BindingRules:
         attributes_classes = handle.feature_enabled("VolumeAttributesClass")
         if handle.emulates(Behaviour.VOLUME_AFFINITY_REASON_NAMES_THE_VOLUME):
             return cls(attributes_classes=attributes_classes)
-        return cls("node(s) had volume node affinity conflict", attributes_classes)
+        return cls(_FORMER_REASON_NODE_CONFLICT, attributes_classes)
 
 
 @dataclass(slots=True)
