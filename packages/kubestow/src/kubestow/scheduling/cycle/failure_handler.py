@@ -112,15 +112,20 @@ class FailureHandler:
         """End a preemptor's attempt after its evictions; it is nominated meanwhile, and no longer if one failed."""
         info = queued.info
         before = self._cluster.nomination(info.uid)
-        if failure.nomination:
+        # The pod may have been deleted or bound before this task runs, and during the evictions.
+        if failure.nomination and self._is_pending(info.uid):
             self._cluster.nominate(info, failure.nomination)
         if not await evicting:
             failure = replace(failure, nomination=None)
-            if before:
+            if before and self._is_pending(info.uid):
                 self._cluster.nominate(info, before)
             else:
                 self._clear_nomination(info)
         self.attempt_failed(queued, failure)
+
+    def _is_pending(self, uid: str) -> bool:
+        current = self._pods.get(uid)
+        return current is not None and not current.spec.node_name
 
     def binding_failed(self, context: BindingContext, status: Status, *, nomination: str | None) -> None:
         """A placed pod was rejected or failed: undo the placement; requeue the pod, and those that may fit on its node.
