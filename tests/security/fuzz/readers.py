@@ -40,6 +40,7 @@ from kubestow.flight_record import segment
 from kubestow.flight_record.exact_replay import replay
 from kubestow.framework.profile import implements
 from kubestow.http.certificates import CertificateAuthority, KeyPair
+from kubestow.plugins import in_tree_registry
 from kubestow.plugins.configuration_file import convert_foreign, diagnose_foreign
 from kubestow.plugins.dynamic_resources.cel import CELDevice, SelectorCache, SelectorError, Version
 from kubestow.plugins.registry import find_plugins
@@ -793,7 +794,7 @@ READERS: dict[str, Reader] = {
     "record": Reader(_file(_record), _INPUT, lambda: [_framed(_short_record())]),
     "replay": Reader(_replayed_record, _INPUT, lambda: [_short_record()], is_slow=True),
     "recorded-cases": Reader(
-        _file(lambda path: list(replay_file(path, _registry()))), (KubestowError,), _cases, is_slow=True
+        _file(lambda path: list(replay_file(path, in_tree_registry))), (KubestowError,), _cases, is_slow=True
     ),
     "trace": Reader(_openb, _INPUT, lambda: _TRACE),
     "stages": Reader(_file(read_stages), _INPUT, lambda: [_STAGES]),
