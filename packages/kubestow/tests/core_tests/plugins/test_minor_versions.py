@@ -21,7 +21,12 @@ def before_and_since(behaviour: Behaviour, before: Any, since: Any) -> pytest.Ma
     """Parametrize a test by the minor versions around a behaviour's change, and what is expected in each."""
     number = behaviour.value.since
     cases = [(Minor(number - 1), before), (Minor(number), since)]
-    return pytest.mark.parametrize(("minor", "expected"), cases, ids=lambda value: str(value))
+    return pytest.mark.parametrize(("minor", "expected"), cases, ids=_id)
+
+
+def _id(value: Any) -> str:
+    """The same in every process; the order of a set is not."""
+    return str(sorted(value) if isinstance(value, set) else value)
 
 
 def sidecar(**fields: Any) -> dict[str, Any]:
