@@ -33,7 +33,7 @@ class MinorChange:
     def undone(self, gates: config.FeatureGates) -> config.FeatureGates:
         """The gates of the newer version without this change."""
         if self.behaviour is not None:
-            return gates.in_minor(gates.minor.without(self.behaviour))
+            return gates.emulating(gates.minor.without(self.behaviour))
         return gates.switched(self.name, on=not gates.enabled(self.name))
 
 

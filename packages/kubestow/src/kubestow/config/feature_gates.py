@@ -180,12 +180,6 @@ class FeatureGates:
         switched._enabled = self._enabled | {name} if on else self._enabled - {name}
         return switched
 
-    def in_minor(self, minor: Minor) -> FeatureGates:
-        """The same gates where another minor version is emulated."""
-        emulating = FeatureGates(minor=minor)
-        emulating._enabled = self._enabled
-        return emulating
-
     @property
     def without_effect(self) -> tuple[str, ...]:
         """The gates that were enabled although what they enable is not implemented, by name."""

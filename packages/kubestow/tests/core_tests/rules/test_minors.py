@@ -65,7 +65,12 @@ def test_an_api_version_is_served_from_one_minor_version_to_another(api_version:
     assert [minor.number for minor in MINORS if minor.serves(api_version)] == list(range(first, last + 1))
 
 
-def test_the_versions_of_emulation_and_compatibility_are_told_from_1_33_on() -> None:
+def test_the_versions_of_emulation_and_compatibility_are_served_from_1_33_on() -> None:
     assert Minor(32).version_info == {"major": "1", "minor": "32", "gitVersion": Minor(32).release}
-    told = {"emulationMajor": "1", "emulationMinor": "33", "minCompatibilityMajor": "1", "minCompatibilityMinor": "32"}
-    assert Minor(33).version_info == {"major": "1", "minor": "33", **told, "gitVersion": Minor(33).release}
+    versions = {
+        "emulationMajor": "1",
+        "emulationMinor": "33",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "32",
+    }
+    assert Minor(33).version_info == {"major": "1", "minor": "33", **versions, "gitVersion": Minor(33).release}

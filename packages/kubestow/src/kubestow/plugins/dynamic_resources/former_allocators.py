@@ -27,7 +27,6 @@ from kubestow.plugins.dynamic_resources.pools import (
 from kubestow.plugins.dynamic_resources.requests import (
     MAX_DEVICES_PER_CLAIM,
     AllocationError,
-    AllocationTimeout,
     Features,
     ResolvedClaim,
     ResolvedRequest,
@@ -191,10 +190,7 @@ class FormerAllocationSearch(AllocationSearch):
     def _allocate_device(
         self, claim_index: int, request_index: int, request: ResolvedRequest, device_index: int, start: int
     ) -> bool:
-        if self._steps_left is not None:
-            if not self._steps_left:
-                raise AllocationTimeout("timed out trying to allocate devices")
-            self._steps_left -= 1
+        self._take_step()
         is_for_all = request.all_devices is not None
         if is_for_all and not request.all_devices and self._all_needs_a_device:
             return False

@@ -143,14 +143,18 @@ class AllocationSearch:
             raise ClaimLimitExceeded
         return False
 
-    def _allocate_device(
-        self, claim_index: int, request_index: int, request: ResolvedRequest, device_index: int, start: int
-    ) -> bool:
-        """Find a device of a request among the candidates from ``start`` on, and everything after it."""
+    def _take_step(self) -> None:
+        """Count a step of the search. Raises AllocationTimeout when none is left."""
         if self._steps_left is not None:
             if not self._steps_left:
                 raise AllocationTimeout("timed out trying to allocate devices")
             self._steps_left -= 1
+
+    def _allocate_device(
+        self, claim_index: int, request_index: int, request: ResolvedRequest, device_index: int, start: int
+    ) -> bool:
+        """Find a device of a request among the candidates from ``start`` on, and everything after it."""
+        self._take_step()
         if request.all_devices is not None and not request.all_devices:
             return False
         if device_index >= request.device_count:
