@@ -10,10 +10,9 @@ import pytest
 
 from core_tests.hang_limit import HANG_LIMIT
 from core_tests.serving.harness import ALLOW_ALL, secure_port
-from kubestow.http.messages import HTTPRequest, HTTPResponse
+from kubestow.http.messages import HTTPRequest, HTTPResponse, PathMux
 from kubestow.http.tls import TLSOptions
 from kubestow.serving import secure_server
-from kubestow.serving.secure_server import HandlerChain
 
 
 @pytest.mark.parametrize(
@@ -113,15 +112,15 @@ async def test_health_checks_succeed_while_connections_without_a_handshake_fill_
 
 async def test_health_checks_succeed_while_slow_requests_fill_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secure_server, "_LIMITS", replace(secure_server._LIMITS, per_peer=3))
-    release, started, handle = asyncio.Event(), asyncio.Semaphore(0), HandlerChain.__call__
+    release, started, handle = asyncio.Event(), asyncio.Semaphore(0), PathMux.handle
 
-    async def slow(chain: HandlerChain, request: HTTPRequest) -> HTTPResponse:
+    async def slow(mux: PathMux, request: HTTPRequest) -> HTTPResponse:  # in this event loop, but for health checks
         if request.path == "/metrics":
             started.release()
             await release.wait()
-        return await handle(chain, request)
+        return await handle(mux, request)
 
-    monkeypatch.setattr(HandlerChain, "__call__", slow)
+    monkeypatch.setattr(PathMux, "handle", slow)
     async with secure_port() as server:
         requests = [asyncio.create_task(server.get("/metrics")) for _ in range(3)]
         for _ in requests:
