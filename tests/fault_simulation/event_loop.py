@@ -40,6 +40,11 @@ class Freeze:
         """The seconds for which the process is frozen."""
         return max(0.0, self._until - self._loop.time())
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the process is frozen, or runs its first callbacks after a stall."""
+        return self._until > 0.0 and self._loop.time() <= self._until
+
     def stall(self, seconds: float, cause: str) -> None:
         """Freeze the process for so many seconds, from the end of the stall that it is in."""
         self._cause = cause

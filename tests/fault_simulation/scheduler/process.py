@@ -296,7 +296,8 @@ class Process(Observer):
     def decision_made(self, decision: Decision, seconds: float) -> None:
         uid, node_name = decision.pod.uid, decision.node_name
         self._context.trace.note(self.name, "decides", decision.pod.key, node_name or decision.message)
-        if not self.may_schedule:
+        # An attempt that a stall interrupted ends after it; its decision is not written.
+        if not self.may_schedule and not self._freeze.is_ending:
             holder = self._context.server.lease.holder or "no process"
             self._checks.report(f"{self.identity} decides while {holder} holds the lease")
         if node_name is not None:
