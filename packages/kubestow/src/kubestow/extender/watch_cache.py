@@ -21,8 +21,9 @@ from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
-from kubestow.errors import APIError
+from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
+from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.api_calls.dispatcher import PodBinder
 from kubestow.scheduling.cycle.binding_confirmation import UnconfirmedBindings
 from kubestow.scheduling.environment import Environment
@@ -146,26 +147,27 @@ class ExtenderBinder:
         if info is not None and assumed and cluster.is_assumed(info.uid):
             self._unconfirmed.add(info.uid, (info, args.node))
 
-    async def _read(self, binding: tuple[PodInfo, str]) -> None:
-        """Read a pod, and correct its place if it is not on its node."""
+    async def _read(self, binding: tuple[PodInfo, str]) -> bool:
+        """Read a pod, and correct its place if it is not on its node; False if that must be repeated."""
         info, node_name = binding
         extra = fields(pod=info.key, node=node_name)
         try:
             current = await self._binder.read(reference(info))
-        except APIError as error:
+        except (APIError, Unreachable) as error:
             _log.warning("The binding of pod %s is unconfirmed: %s", info.key, error, extra=extra)
-            return
+            return False
         cluster, placed = self._cache.cluster, self._cache.cluster.placed_pod(info.uid)
         if placed is None or not placed.assumed or placed.node_name != node_name:
-            return  # settled while it was read
-        actual = None if current is None else current.spec.node_name
+            return True  # settled while it was read
+        actual = None if current is None or is_terminal(current.status.phase) else current.spec.node_name
         if actual == node_name:
             _log.info("The watch has not shown the binding of pod %s for half a minute", info.key, extra=extra)
-            return
-        where = "deleted" if actual is None else f"on node {actual}" if actual else "not bound"
+            return False
+        where = "gone" if actual is None else f"on node {actual}" if actual else "not bound"
         _log.warning(
             "The binding of pod %s to node %s had succeeded; it is %s", info.key, node_name, where, extra=extra
         )
         cluster.forget(info.uid)
         if actual:
             cluster.assume(info, actual)
+        return True

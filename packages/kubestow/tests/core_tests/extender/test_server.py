@@ -259,7 +259,7 @@ async def test_a_failed_binding_is_forgotten() -> None:
         ("red", "red", "The watch has not shown the binding of pod default/p for half a minute"),
         ("", None, "The binding of pod default/p to node red had succeeded; it is not bound"),
         ("blue", "blue", "The binding of pod default/p to node red had succeeded; it is on node blue"),
-        (None, None, "The binding of pod default/p to node red had succeeded; it is deleted"),
+        (None, None, "The binding of pod default/p to node red had succeeded; it is gone"),
     ],
 )
 def test_a_pod_whose_binding_the_watch_does_not_confirm_is_read(

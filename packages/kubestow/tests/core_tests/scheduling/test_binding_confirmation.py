@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kubestow.api.core import Pod
 from kubestow.errors import APIError
+from kubestow.rules.minors import Minor
 from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
@@ -54,8 +55,13 @@ def test_a_pod_that_is_not_bound_is_scheduled_again() -> None:
     in_virtual_time(scenario, node("n"), cluster=cluster)
 
 
-def test_the_resources_of_a_pod_that_is_gone_are_free_again() -> None:
-    cluster = _ForgetfulCluster(answers=lambda pod: None)
+def _succeeded(pod: Pod) -> Pod:
+    return replace(_on("n")(pod), status=replace(pod.status, phase="Succeeded"))
+
+
+@pytest.mark.parametrize("answer", [lambda pod: None, _succeeded], ids=["deleted", "succeeded"])
+def test_the_resources_of_a_pod_that_is_gone_are_free_again(answer: Callable[[Pod], Pod | None]) -> None:
+    cluster = _ForgetfulCluster(answers=answer)
 
     async def scenario(harness: SchedulerHarness) -> None:
         cluster.put(pod("a", cpu="3"))
@@ -87,7 +93,41 @@ def test_a_binding_that_only_the_watch_has_missed_stands() -> None:
         cluster.put(pod("a", cpu="3"))
         await harness.advance(400.0)
         assert harness.scheduler.cluster.is_assumed("uid-default-a")
-        assert cluster.reads == 1
+
+    in_virtual_time(scenario, node("n"), cluster=cluster)
+
+
+@pytest.mark.parametrize("minor", [Minor(36), Minor(34)], ids=str)
+def test_a_pod_that_is_deleted_before_the_watch_has_shown_its_binding_frees_its_resources(minor: Minor) -> None:
+    cluster = _ForgetfulCluster(answers=_on("n"))
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        cluster.put(pod("a", cpu="3"))
+        await harness.advance(40.0)
+        cluster.remove(cluster.pod("a"))  # a pod without a node as far as the watch knows
+        cluster.put(pod("waits", cpu="3"))
+        await harness.advance(60.0)
+        assert harness.node_of("waits") == "n"
+
+    in_virtual_time(scenario, node("n"), cluster=cluster, minor=minor)
+
+
+def test_a_read_that_fails_is_repeated() -> None:
+    failures = [APIError(503, "ServiceUnavailable", "later"), APIError(403, "Forbidden", "no reading")]
+
+    def answer(pod: Pod) -> Pod | None:
+        if failures:
+            raise failures.pop()
+        return None
+
+    cluster = _ForgetfulCluster(answers=answer)
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        cluster.put(pod("a", cpu="3"))
+        await harness.settle()
+        cluster.put(pod("waits", cpu="3"))
+        await harness.advance(150.0)
+        assert harness.node_of("waits") == "n"
 
     in_virtual_time(scenario, node("n"), cluster=cluster)
 

@@ -11,9 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from kubestow.errors import APIError
+from kubestow.errors import APIError, Unreachable
 from kubestow.framework.status import Status
 from kubestow.log_fields import fields
+from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.cycle.binding_context import BindingContext
@@ -35,10 +36,11 @@ _T = TypeVar("_T")
 class UnconfirmedBindings(Generic[_T]):
     """The bindings that the watch has yet to confirm; ``read`` is called with each that it does not confirm in time.
 
-    A task exists only while there are any.
+    ``read`` returns whether the place of the pod is settled; otherwise it is called again after the same time. One pod
+    is read at a time. A task exists only while there are any.
     """
 
-    def __init__(self, read: Callable[[_T], Awaitable[None]], clock: Clock) -> None:
+    def __init__(self, read: Callable[[_T], Awaitable[bool]], clock: Clock) -> None:
         self._read, self._clock = read, clock
         #: Each with the time at which the pod is read, by uid, in the order of these times.
         self._expected: dict[str, tuple[float, _T]] = {}
@@ -64,7 +66,8 @@ class UnconfirmedBindings(Generic[_T]):
                 await self._clock.sleep(remaining)
                 continue
             del self._expected[uid]
-            await self._read(binding)
+            if not await self._read(binding):
+                self.add(uid, binding)
 
 
 class BindingConfirmations:
@@ -94,32 +97,35 @@ class BindingConfirmations:
         if not self._cluster.is_assumed(uid):
             self._unconfirmed.pod_settled(uid)
 
-    async def _read(self, context: BindingContext) -> None:
-        """Read a pod, and give up its place if it is not on its node."""
+    async def _read(self, context: BindingContext) -> bool:
+        """Read a pod, and give up its place if it is not on its node; False if that must be repeated."""
         info, node_name = context.info, context.node_name
         if not self._cluster.is_assumed(info.uid):
-            return
+            return True
         extra = fields(pod=info.key, node=node_name)
         try:
             current = await self._dispatcher.binder.read(reference(info))
-        except APIError as error:
+        except (APIError, Unreachable) as error:
             _log.warning("The binding of pod %s is unconfirmed: %s", info.key, error, extra=extra)
-            return
+            return False
         placed = self._cluster.placed_pod(info.uid)
         if placed is None or not placed.assumed or placed.node_name != node_name:
-            return  # settled while it was read
-        actual = None if current is None else current.spec.node_name
+            return True  # settled while it was read
+        # A pod that has ended takes up no room, and the watch shows it as deleted.
+        actual = None if current is None or is_terminal(current.status.phase) else current.spec.node_name
         if actual == node_name:
             _log.info("The watch has not shown the binding of pod %s for half a minute", info.key, extra=extra)
-        elif actual == "":
+            return False  # it may be deleted before the watch goes on, which then shows no pod with a node
+        if actual == "":
             problem = "the API server answered the binding with success, and the pod is not bound"
             _log.warning("Pod %s: %s; it is scheduled again", info.key, problem, extra=extra)
             nomination = self._failure_handler.nomination_after_failure
             self._failure_handler.binding_failed(context, Status.error(problem), nomination=nomination)
         else:
-            where = "deleted" if actual is None else f"on node {actual}"
+            where = "gone" if actual is None else f"on node {actual}"
             _log.warning("Pod %s was bound to node %s, and is %s", info.key, node_name, where, extra=extra)
             context.unreserve_and_forget(self._cluster)
             if actual is not None:
                 self._cluster.assume(info, actual)
             self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, info.on(node_name), None)
+        return True
