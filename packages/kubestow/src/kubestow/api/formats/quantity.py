@@ -42,12 +42,15 @@ def _parse(text: str) -> int:
         scale = Fraction(10) ** max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(exponent[1:])))
     else:
         scale = _SCALE[suffix or ""]
-    value = ceil(Fraction(digits) * scale * NANOS)
+    value = min(ceil(Fraction(digits) * scale * NANOS), _MAX * NANOS)
     return -value if sign == "-" else value
 
 
 def nanos(quantity: Quantity) -> int:
-    """The value in nano units, rounded away from zero as in Kubernetes. Raises InvalidQuantity."""
+    """The value in nano units, rounded away from zero and limited to 2^63 - 1 units as in Kubernetes.
+
+    Raises InvalidQuantity.
+    """
     text = quantity if isinstance(quantity, str) else repr(quantity)
     if len(text) > _MAX_LENGTH:  # to be neither parsed nor cached
         problem = f"{len(text)} characters are no resource quantity, at most {_MAX_LENGTH} are allowed"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubestow.api.formats.canonical_quantity import canonical
 from kubestow.api.formats.quantity import millis, nanos, units
 from kubestow.errors import InvalidQuantity
 
@@ -37,6 +38,7 @@ def test_a_bare_number_is_a_quantity() -> None:
 
 def test_quantities_saturate_at_64_bits() -> None:
     assert units("1e999999999") == units("100E") == 2**63 - 1
+    assert canonical("900e999") == canonical("8Ei") == str(2**63 - 1)
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, min_value=0, max_value=10**9, places=6))
