@@ -113,3 +113,11 @@ def test_an_authority_whose_name_is_not_text_raises_an_input_error() -> None:
 def test_a_missing_directory_raises_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file or directory"):
         KeyPair.read(tmp_path / "none", tmp_path / "none")
+
+
+def test_a_certificate_of_an_unknown_version_is_rejected(authority: CertificateAuthority) -> None:
+    der = x509.load_pem_x509_certificate(authority.certificate).public_bytes(Encoding.DER)
+    changed = base64.encodebytes(der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x06", 1))
+    pem = b"-----BEGIN CERTIFICATE-----\n" + changed + b"-----END CERTIFICATE-----\n"
+    with pytest.raises(InputError, match="expected a certificate"):
+        CertificateAuthority(KeyPair(pem, authority.pair.key))

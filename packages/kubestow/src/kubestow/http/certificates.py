@@ -61,7 +61,7 @@ class CertificateAuthority:
             certificate = x509.load_pem_x509_certificate(pair.certificate)
             key = load_pem_private_key(pair.key, password=None)
             self._issuer, public_key = certificate.subject, certificate.public_key()  # decoded when they are read
-        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
             raise InputError(subject, f"expected a certificate and its key in PEM: {error}") from None
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != public_key:
             raise InputError(subject, "the key does not match the certificate; expected its elliptic curve key")

@@ -274,7 +274,7 @@ def _dns_names(certificate: Path) -> tuple[str, ...]:
     try:
         loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
         names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (OSError, ValueError, x509.ExtensionNotFound) as error:
+    except (OSError, ValueError, x509.InvalidVersion, x509.ExtensionNotFound) as error:
         raise InputError(str(certificate), f"expected a certificate with DNS names: {error}") from None
     return tuple(name.lower() for name in names.get_values_for_type(x509.DNSName))
 

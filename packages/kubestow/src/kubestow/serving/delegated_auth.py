@@ -130,14 +130,14 @@ def _certificates(pem: bytes, subject: str) -> list[x509.Certificate]:
         return []
     try:
         return x509.load_pem_x509_certificates(pem)
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise InputError(subject, f"expected certificates in PEM: {error}") from None
 
 
 def _issued_by(certificate: PeerCertificate, authorities: Sequence[x509.Certificate]) -> bool:
     try:
         issued = x509.load_der_x509_certificate(certificate.der)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         return False
     return any(_verifies(issued, authority) for authority in authorities)
 
