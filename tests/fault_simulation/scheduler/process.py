@@ -27,7 +27,7 @@ from kubestow.observability.observability import CompositeObserver
 from kubestow.plugins import in_tree_registry
 from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.process import Heartbeat
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.observer import Observer
@@ -85,12 +85,12 @@ class Features:
     leader_election: bool
     http: bool
     stalls: bool = False
-    minor: Minor = NEWEST
+    minor: Minor = DEFAULT_MINOR
 
     @property
     def gates(self) -> config.FeatureGates:
         """The feature gates of the scheduler: the defaults, and those of gangs where they are as in the newest."""
-        return config.FeatureGates(_GATES if self.minor == NEWEST else {}, minor=self.minor)
+        return config.FeatureGates(_GATES if self.minor == DEFAULT_MINOR else {}, minor=self.minor)
 
 
 class Checks(Protocol):

@@ -115,4 +115,4 @@ async def test_run_is_the_scheduler_of_its_api_server(minor: str, tmp_path: Path
 async def test_a_version_that_cannot_be_served_is_an_error() -> None:
     status, err = await ended("--kubernetes-version", "1.29")
     assert status == 1
-    assert err == "kubestow: --kubernetes-version: version 1.29 is not supported, expected 1.31 to 1.36\n"
+    assert err == "kubestow: --kubernetes-version: version 1.29 is not supported, expected 1.31 to 1.37\n"

@@ -188,22 +188,22 @@ class SchedulerInput:
 
 
 def parse_minor(emulated_version: str) -> Minor:
-    """The minor version of ``--emulated-version``: "1.33" or "kube=1.33"; "" is the newest. Raises InputError."""
-    from kubestow.rules.minors import NEWEST, Minor
+    """The minor version of ``--emulated-version``: "1.33" or "kube=1.33"; "" is the default. Raises InputError."""
+    from kubestow.rules.minors import DEFAULT_MINOR, Minor
 
-    return Minor.emulated(emulated_version, subject="--emulated-version") if emulated_version else NEWEST
+    return Minor.emulated(emulated_version, subject="--emulated-version") if emulated_version else DEFAULT_MINOR
 
 
 def newest_valid(build: Callable[[Minor], _Built]) -> _Built:
-    """What is built for the newest minor version for which the input is valid.
+    """What is built for the default minor version or, if the input is invalid there, the newest one that accepts it.
 
-    It validates input before an API server is asked for its version. Raises the InputError of the newest version if
+    It validates input before an API server is asked for its version. Raises the InputError of the default version if
     there is none.
     """
-    from kubestow.rules.minors import MINORS
+    from kubestow.rules.minors import DEFAULT_MINOR, MINORS
 
     problems = []
-    for minor in reversed(MINORS):
+    for minor in (DEFAULT_MINOR, *reversed(MINORS)):
         try:
             return build(minor)
         except InputError as error:

@@ -20,7 +20,7 @@ from types import MappingProxyType
 import msgspec
 
 from kubestow.errors import InputError
-from kubestow.rules.minors import NEWEST, OLDEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, OLDEST, Behaviour, Minor
 
 _FILE = Path(__file__).with_name("feature_gates.json")
 _FLAG = "--feature-gates"
@@ -76,13 +76,13 @@ _GATES = msgspec.json.decode(_FILE.read_bytes(), type=_Gates)
 
 
 @cache
-def feature_specs(minor: Minor = NEWEST) -> Mapping[str, FeatureSpec]:
+def feature_specs(minor: Minor = DEFAULT_MINOR) -> Mapping[str, FeatureSpec]:
     """Every gate of a minor version that affects scheduling, by name, as it is there."""
     return _specs(_GATES.scheduling, minor)
 
 
 @cache
-def other_component_features(minor: Minor = NEWEST) -> Mapping[str, FeatureSpec]:
+def other_component_features(minor: Minor = DEFAULT_MINOR) -> Mapping[str, FeatureSpec]:
     """The gates of a minor version that mean nothing to scheduling, by name."""
     return _specs(_GATES.others, minor)
 
@@ -141,7 +141,7 @@ class FeatureGates:
     __slots__ = ("_enabled", "_overrides", "_subject", "minor")
 
     def __init__(
-        self, overrides: Mapping[str, bool] | None = None, *, minor: Minor = NEWEST, subject: str = _FLAG
+        self, overrides: Mapping[str, bool] | None = None, *, minor: Minor = DEFAULT_MINOR, subject: str = _FLAG
     ) -> None:
         overrides = overrides or {}
         _raise_if(subject, _override_errors(overrides, minor))
@@ -153,7 +153,7 @@ class FeatureGates:
             _raise_if(subject, self._dependency_errors())
 
     @classmethod
-    def parse(cls, text: str, *, minor: Minor = NEWEST, subject: str = _FLAG) -> FeatureGates:
+    def parse(cls, text: str, *, minor: Minor = DEFAULT_MINOR, subject: str = _FLAG) -> FeatureGates:
         """Parse the value of ``--feature-gates``: "GangScheduling=true,GenericWorkload=true". Raises InputError."""
         overrides = dict(_parse_assignment(part, subject) for part in text.split(",") if part)
         return cls(overrides, minor=minor, subject=subject)

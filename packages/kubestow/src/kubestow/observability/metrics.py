@@ -18,7 +18,7 @@ from prometheus_client import GCCollector, ProcessCollector
 
 from kubestow.observability.instruments import LabelAllowList, MetricDefinition, MetricSet, ReadCounter
 from kubestow.observability.log_writer import dropped_lines
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 
 #: Kubernetes' lists do not have the metrics of binding conditions.
 _DEVICE_WAIT_LABELS = ("profile", "driver", "status")
@@ -34,7 +34,7 @@ class SchedulerMetrics(MetricSet):
         disabled: Collection[str] = (),
         allowed: Mapping[str, LabelAllowList] | None = None,
         process: bool = True,
-        minor: Minor = NEWEST,
+        minor: Minor = DEFAULT_MINOR,
     ) -> None:
         super().__init__(disabled=disabled, allowed=allowed, minor=minor)
         self._add_attempts()

@@ -54,7 +54,7 @@ from kubestow.plugins.taint_toleration import TaintToleration, TaintTolerationNa
 from kubestow.plugins.volume_binding.volume_binding import ScoringOfVolumesToBind, VolumeBinding
 from kubestow.plugins.volume_restrictions import VolumeRestrictions
 from kubestow.plugins.volume_zone import VolumeZone
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 
 __all__ = ["IN_TREE", "in_tree_registry"]
 
@@ -104,7 +104,7 @@ _ADDED: tuple[tuple[Behaviour, type[Plugin]], ...] = (
 )
 
 
-def in_tree_registry(minor: Minor = NEWEST) -> dict[str, type[Plugin]]:
+def in_tree_registry(minor: Minor = DEFAULT_MINOR) -> dict[str, type[Plugin]]:
     """The classes of all in-tree plugins of a minor version by name."""
     registry = {plugin.name: plugin for plugin in IN_TREE}
     registry |= {former.name: former for behaviour, former in _FORMER if not minor.has(behaviour)}

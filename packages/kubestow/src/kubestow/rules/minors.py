@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kubestow.errors import InputError
 
 #: The patch release that stands for each minor version, by their numbers.
-_PATCHES = {31: 14, 32: 13, 33: 13, 34: 9, 35: 6, 36: 2}
+_PATCHES = {31: 14, 32: 13, 33: 13, 34: 9, 35: 6, 36: 2, 37: 0}
 _OLDEST, _NEWEST = min(_PATCHES), max(_PATCHES)
 #: ``1.33``, ``v1.33.4``, and versions of distributions such as ``v1.33.4+k3s1``, ``v1.33.4-eks-113cf36``.
 _VERSION = re.compile(r"v?1\.(\d{1,3})(?:[.+-].*)?")
@@ -117,6 +117,9 @@ def release_of(version: str) -> tuple[int, int] | None:
 
 OLDEST, NEWEST = Minor(_OLDEST), Minor(_NEWEST)
 """The minor versions between which every one can be emulated."""
+
+DEFAULT_MINOR = Minor(36)
+"""The minor version to decide as where none is named and no server or kubelet tells one."""
 
 MINORS = tuple(map(Minor, _PATCHES))
 """All minor versions that can be emulated, the oldest first."""

@@ -21,7 +21,7 @@ import msgspec
 from kubestow.api.core import Container, ContainerStatus, Pod, PodStatus, ResourceRequirements
 from kubestow.api.formats.quantity import NANOS, Quantity, millis, nanos, units, whole
 from kubestow.errors import InvalidQuantity
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
@@ -63,7 +63,7 @@ class RequestRules:
     ``pod_level_resize`` the gate InPlacePodLevelResourcesVerticalScaling.
     """
 
-    minor: Minor = NEWEST
+    minor: Minor = DEFAULT_MINOR
     pod_level: bool = True
     in_place_resize: bool = True
     pod_level_resize: bool = True
@@ -94,7 +94,7 @@ class RequestRules:
         )
 
 
-#: The rules of the newest minor version, with its default gates.
+#: The rules of the default minor version, with its default gates.
 CURRENT_RULES = RequestRules()
 
 

@@ -7,7 +7,7 @@ import pytest
 from kubestow.config import FeatureGates, Stage, feature_specs
 from kubestow.config.feature_gates import other_component_features
 from kubestow.errors import InputError
-from kubestow.rules.minors import MINORS, NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, MINORS, Behaviour, Minor
 
 #: The gates of 1.36 to 1.31, from their releases: stage, on (+) or off (-), and whether the default is locked (L).
 _TABLE = """
@@ -127,7 +127,7 @@ def test_dependencies_count_where_gates_need_them() -> None:
 
 def test_a_gate_that_was_removed_is_disabled() -> None:
     assert FeatureGates(minor=Minor(33)).enabled("PodDisruptionConditions")
-    assert not FeatureGates(minor=NEWEST).enabled("PodDisruptionConditions")
+    assert not FeatureGates(minor=DEFAULT_MINOR).enabled("PodDisruptionConditions")
 
 
 def test_a_gate_of_a_former_minor_version_that_is_not_implemented_is_named() -> None:

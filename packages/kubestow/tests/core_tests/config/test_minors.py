@@ -78,6 +78,7 @@ def test_its_default_arguments_are_those_of_the_minor_version() -> None:
         34: [type_meta | {"filterTimeout": "10s"}],
         35: [type_meta | {"filterTimeout": "10s"}],
         36: [type_meta | {"filterTimeout": "10s", "bindingTimeout": "10m0s"}],
+        37: [type_meta | {"filterTimeout": "10s", "bindingTimeout": "10m0s"}],
     }
 
 

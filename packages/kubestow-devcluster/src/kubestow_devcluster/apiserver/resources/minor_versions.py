@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kubestow.api.conversion import FORMER_VERSIONS, GROUP, from_hub, to_hub
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow_devcluster.apiserver.group_version import GroupVersion
 from kubestow_devcluster.apiserver.kinds.kind import Kind, RESTStrategy
 from kubestow_devcluster.apiserver.resources.built_in import BUILT_IN_KINDS
@@ -34,7 +34,7 @@ def kinds_of_minor(minor: Minor, gates: FeatureGates | None = None) -> tuple[tup
 
     The fields of a gate that is off are disabled. Without ``gates`` they are the defaults of the version.
     """
-    if minor == NEWEST and gates is None:  # all fields are enabled; configurations are not imported for that
+    if minor == DEFAULT_MINOR and gates is None:  # all fields are enabled; configurations are not imported for that
         return BUILT_IN_KINDS, ()
     served: list[Kind] = []
     hub_kinds: list[Kind] = []

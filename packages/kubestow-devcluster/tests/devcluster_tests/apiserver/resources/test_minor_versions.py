@@ -10,7 +10,7 @@ import pytest
 
 from devcluster_tests.client import NODES, PODS, Client, node, pod
 from kubestow.config.feature_gates import FeatureGates
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow_devcluster.apiserver.resources.minor_versions import kinds_of_minor
 from kubestow_devcluster.apiserver.schema.types import struct_of
 from kubestow_devcluster.apiserver.serialization import protobuf
@@ -194,9 +194,9 @@ async def test_an_update_keeps_a_disabled_field_that_the_object_has_already(tmp_
 
 
 def test_all_fields_of_the_newest_version_are_enabled_by_default() -> None:
-    kinds, hub_kinds = kinds_of_minor(NEWEST, FeatureGates())
+    kinds, hub_kinds = kinds_of_minor(DEFAULT_MINOR, FeatureGates())
     assert not hub_kinds and not any(kind.rest.disabled_fields for kind in kinds)
-    assert [kind.api_version for kind in kinds] == [kind.api_version for kind in kinds_of_minor(NEWEST)[0]]
+    assert [kind.api_version for kind in kinds] == [kind.api_version for kind in kinds_of_minor(DEFAULT_MINOR)[0]]
 
 
 @pytest.mark.parametrize("minor", list(VERSIONS))

@@ -13,12 +13,12 @@ import msgspec
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
-from kubestow.rules.minors import NEWEST, Minor, release_of
+from kubestow.rules.minors import DEFAULT_MINOR, Minor, release_of
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterVersion:
-    """The minor version to decide as, and why this one: "" for the newest, where nothing tells a version.
+    """The minor version to decide as, and why this one: "" for the default, where nothing tells a version.
 
     ``warning`` says that the nodes are of several minor versions; "" if they are not.
     """
@@ -42,7 +42,7 @@ def version_of(cluster: ClusterObjects) -> ClusterVersion:
     if server:
         return ClusterVersion(Minor.of_server(server), f"the version of its API server is {server}", warning)
     if not releases:
-        return ClusterVersion(NEWEST, "")
+        return ClusterVersion(DEFAULT_MINOR, "")
     newest = max(releases)
     kubelet = max(version for version in kubelets if release_of(version) == newest)
     minor = Minor.nearest(newest)

@@ -26,7 +26,7 @@ from kubestow.cluster.changes.catalog import Catalog
 from kubestow.framework.interface import Handle
 from kubestow.plugins.dynamic_resources.cel import SelectorCache
 from kubestow.plugins.dynamic_resources.pools import AccessibleDevices, CandidateDevice, PooledDevice
-from kubestow.rules.minors import NEWEST, Behaviour
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour
 
 MAX_DEVICES_PER_CLAIM = 32
 
@@ -49,7 +49,7 @@ class Features:
     #: one is chosen if both are off: it ignores capacity requests, for example, which this one refuses.
     full_allocator: bool = True
     #: Whether the minor version has a behaviour.
-    emulates: Callable[[Behaviour], bool] = NEWEST.has
+    emulates: Callable[[Behaviour], bool] = DEFAULT_MINOR.has
 
     @classmethod
     def from_gates(cls, handle: Handle) -> Features:
