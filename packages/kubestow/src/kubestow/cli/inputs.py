@@ -303,6 +303,7 @@ def fetch_objects(connection: ClusterConnection) -> LiveObjects:
 
 async def list_objects(transport: Transport) -> LiveObjects:
     """List everything that scheduling depends on. Raises APIError and Unreachable."""
+    from kubestow.api.conversion import DEVICES, GROUPS
     from kubestow.client.object_requests import list_pages, server_version
     from kubestow.client.served_versions import ServedVersions
     from kubestow.plugins.registry import find_pod_group_apis
@@ -312,10 +313,11 @@ async def list_objects(transport: Transport) -> LiveObjects:
     with suppress(APIError):  # not allowed: the kubelets tell the least version
         found.server_version = server_version(await transport.request("GET", "/version"))
     served = ServedVersions(transport)
-    await served.discover()
+    for group in GROUPS:
+        await served.discover(group)
     listed = [served.addressed(resource) for resource in with_custom(api.kind for api in find_pod_group_apis())]
     resources = {f"{resource.prefix}/{resource.plural}": resource for resource in listed}
-    for_admission = (*_FOR_ADMISSION, f"{served.prefix(_CLAIM_TEMPLATES)}/{_CLAIM_TEMPLATES}")
+    for_admission = (*_FOR_ADMISSION, f"{served.prefix(DEVICES, _CLAIM_TEMPLATES)}/{_CLAIM_TEMPLATES}")
     optional = {path for path, resource in resources.items() if resource.optional} | {*for_admission}
     for path in (*resources, _PRIORITY_CLASSES, *for_admission):
         selector = resources[path].field_selector if path in resources else ""

@@ -29,6 +29,8 @@ _SERVED = {
     "resource.k8s.io/v1beta1": (32, 33),
     "resource.k8s.io/v1alpha3": (31, 31),
     "scheduling.k8s.io/v1alpha2": (36, 36),
+    "scheduling.k8s.io/v1alpha3": (37, _NEWEST),
+    "scheduling.k8s.io/v1beta1": (37, _NEWEST),
 }
 _EMULATION_IS_REPORTED = 33
 _EMULATE_ANOTHER = "or --emulated-version with one of these"

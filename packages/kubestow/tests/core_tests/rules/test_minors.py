@@ -58,6 +58,8 @@ def test_the_nearest_version_that_can_be_emulated(release: tuple[int, int], near
         ("resource.k8s.io/v1beta2", 33, 33),
         ("resource.k8s.io/v1", 34, 37),
         ("scheduling.k8s.io/v1alpha2", 36, 36),
+        ("scheduling.k8s.io/v1alpha3", 37, 37),
+        ("scheduling.k8s.io/v1beta1", 37, 37),
         ("apps/v1", 31, 37),
     ],
 )

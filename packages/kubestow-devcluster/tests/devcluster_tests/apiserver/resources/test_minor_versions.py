@@ -89,12 +89,15 @@ async def test_discovery_has_the_versions_of_the_resource_api(minor: str, versio
         assert (await get(claims(version))).status == 404
 
 
-@pytest.mark.parametrize(("minor", "is_served"), [("1.35", False), ("1.36", True)])
-async def test_pod_groups_are_served_where_the_minor_version_has_them(minor: str, is_served: bool) -> None:
+@pytest.mark.parametrize(
+    ("minor", "versions"), [("1.35", ["v1"]), ("1.36", ["v1", "v1alpha2"]), ("1.37", ["v1", "v1beta1", "v1alpha3"])]
+)
+async def test_pod_groups_are_served_where_the_minor_version_has_them(minor: str, versions: list[str]) -> None:
     get = client(minor).get
-    assert ("v1alpha2" in str((await get("/apis/scheduling.k8s.io")).json)) == is_served
-    status = (await get("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups")).status
-    assert status == (200 if is_served else 404)
+    assert [one["version"] for one in (await get("/apis/scheduling.k8s.io")).json["versions"]] == versions
+    for version, plural in (("v1beta1", "podgroups"), ("v1alpha3", "compositepodgroups"), ("v1alpha2", "podgroups")):
+        status = (await get(f"/apis/scheduling.k8s.io/{version}/namespaces/default/{plural}")).status
+        assert status == (200 if version in versions else 404)
 
 
 @pytest.mark.parametrize(("minor", "version"), [("1.33", "v1beta1"), ("1.32", "v1beta1"), ("1.31", "v1alpha3")])

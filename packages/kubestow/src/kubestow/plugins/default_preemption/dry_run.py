@@ -12,7 +12,7 @@ cover them, and further pods violate a budget that is used up. For the pods of m
 count per node and budget.
 
 A pod group may evict single pods and whole pod groups, anywhere in the cluster (semantics 9.7). A pod group with the
-disruption mode ``PodGroup`` is one unit and is evicted as a whole; every other pod is a unit of its own. Units are in
+disruption mode ``all`` is one unit and is evicted as a whole; every other pod is a unit of its own. Units are in
 the order in which they are reprieved: first those whose eviction would violate a disruption budget; then by higher
 priority, pod groups before single pods, larger groups, and earlier start.
 """
@@ -253,7 +253,7 @@ def evictable_units(
     for group, members in _placed_pod_groups(cluster):
         positions = np.sort(position_of[members])
         in_group[positions] = True
-        if group is not None and group.spec.disruption_mode == "PodGroup":
+        if group is not None and group.spec.is_disrupted_as_a_whole:
             unit[positions] = positions[0]
             priorities[positions] = pod_group_priority(group)
     of_preemptor = [slot for uid in excluded if (slot := table.slot(uid)) is not None]
