@@ -88,7 +88,7 @@ class Evictable:
 class GangPreemptionPlugin(Plugin):
     """Lists the pods that may be evicted for a gang as a whole; the scheduler evicts as few of them as possible.
 
-    Only the first such plugin among the PostFilter plugins of a profile is used.
+    Only the first such plugin of a profile is used, of those at PodGroupPostFilter or else at PostFilter.
     """
 
     @abstractmethod
@@ -101,6 +101,10 @@ class GangPreemptionPlugin(Plugin):
 
         A PENDING status means that victims of an earlier preemption for the gang are still terminating.
         """
+
+
+class PodGroupPostFilterPlugin(GangPreemptionPlugin):
+    """A plugin that evicts pods for a gang where it is enabled at PodGroupPostFilter, and not at PostFilter."""
 
 
 Scores = NDArray[np.int64]

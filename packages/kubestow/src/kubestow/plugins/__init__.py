@@ -33,7 +33,11 @@ from __future__ import annotations
 
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.default_binder import DefaultBinder
-from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption, PreemptionWithoutPreEnqueue
+from kubestow.plugins.default_preemption.default_preemption import (
+    DefaultPreemption,
+    PreemptionForPodGroups,
+    PreemptionWithoutPreEnqueue,
+)
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources, DynamicResourcesWithoutScore
 from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling, GangSchedulingInReserve
 from kubestow.plugins.gang_scheduling.topology_placement import PodGroupPodsCount, TopologyPlacementGenerator
@@ -74,7 +78,7 @@ IN_TREE: tuple[type[Plugin], ...] = (
     DynamicResources,
     PodTopologySpread,
     InterPodAffinity,
-    DefaultPreemption,
+    PreemptionForPodGroups,
     NodeResourcesBalancedAllocation,
     ImageLocality,
     NodeDeclaredFeatures,
@@ -91,6 +95,7 @@ _FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = (
     (Behaviour.TAINT_REASON_NAMES_NO_TAINT, TaintTolerationNamingTaints),
     (Behaviour.CAPACITY_TO_PROVISION_IS_SCORED, ScoringOfVolumesToBind),
     (Behaviour.SCORES_DEVICE_ALTERNATIVES, DynamicResourcesWithoutScore),
+    (Behaviour.POD_GROUP_POST_FILTER, DefaultPreemption),
     (Behaviour.PREEMPTION_EXTENDS_PRE_ENQUEUE, PreemptionWithoutPreEnqueue),
     (Behaviour.GANGS_ARE_NOT_RESERVED, GangSchedulingInReserve),
 )

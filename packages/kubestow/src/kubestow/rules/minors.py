@@ -700,6 +700,12 @@ class Behaviour(Enum):
         "PodGroupPodsCount",
         "both are unknown fields, and there are no such plugins",
     )
+    POD_GROUP_POST_FILTER = Rule(
+        37,
+        "Configuration",
+        "profiles have podGroupPostFilter, which DefaultPreemption extends to preempt for pod groups",
+        "it is an unknown field; for pod groups the plugin at postFilter preempts",
+    )
     HAS_GANG_SCHEDULING = Rule(
         35,
         "GangScheduling",

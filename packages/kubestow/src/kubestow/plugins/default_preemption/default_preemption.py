@@ -24,7 +24,7 @@ from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, fit_error
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
-from kubestow.framework.gang import Evictable, Gang, GangPreemptionPlugin
+from kubestow.framework.gang import Evictable, Gang, GangPreemptionPlugin, PodGroupPostFilterPlugin
 from kubestow.framework.interface import (
     FilterRunner,
     Handle,
@@ -233,6 +233,10 @@ class DefaultPreemption(PreEnqueuePlugin, PreemptionWithoutPreEnqueue):
             return SUCCESS
         in_group = self._workload_aware_preemption and pod.spec.scheduling_group is not None
         return _POD_GROUP_PREEMPTING if in_group else _PREEMPTING
+
+
+class PreemptionForPodGroups(PodGroupPostFilterPlugin, DefaultPreemption):
+    """The plugin since :attr:`Behaviour.POD_GROUP_POST_FILTER`: for pod groups it is enabled at PodGroupPostFilter."""
 
 
 def _skip(pod: PodInfo, old: PodInfo, new: None) -> bool:
