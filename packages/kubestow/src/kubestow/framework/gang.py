@@ -32,12 +32,23 @@ from kubestow.framework.status import Status
 
 
 @dataclass(frozen=True, slots=True)
+class GroupTerms:
+    """What all pods of a group have in common that is scheduled as a unit (Behaviour.POD_GROUPS_ARE_UNITS).
+
+    ``preemption_policy`` is None where the group has none and that of its pods counts.
+    """
+
+    priority: int
+    preemption_policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Gang:
     """A gang. ``name`` identifies it and appears in messages as text; ``uid`` is that of its object, such as the
     PodGroup.
 
     At least ``min_count`` members must have nodes at the same time. Placed members wait for each other up to
-    ``timeout`` seconds before they are bound.
+    ``timeout`` seconds before they are bound. The pods of a gang with ``terms`` are only ever decided about together.
     """
 
     name: Hashable
@@ -45,6 +56,7 @@ class Gang:
     min_count: int
     timeout: float
     members: Members
+    terms: GroupTerms | None = None
 
 
 class GangOutcome(StrEnum):

@@ -706,6 +706,33 @@ class Behaviour(Enum):
         "profiles have podGroupPostFilter, which DefaultPreemption extends to preempt for pod groups",
         "it is an unknown field; for pod groups the plugin at postFilter preempts",
     )
+    POD_GROUPS_ARE_UNITS = Rule(
+        37,
+        "Pod groups",
+        "all pods of a group are decided about in one cycle, in a fixed order and while the minCount can be reached; they "
+        "have one priority and one preemption policy, that of the group, or fail; one gated pod gates all",
+        "pods beyond the minCount are scheduled by themselves; pods may differ in priority; gated pods do not count",
+    )
+    POD_GROUPS_ARE_INITIALLY_SCHEDULED = Rule(
+        37,
+        "Pod groups",
+        "the condition is PodGroupInitiallyScheduled",
+        "the condition is PodGroupScheduled",
+    )
+    POD_GROUPS_PREEMPT_IN_ONE_ATTEMPT = Rule(
+        37,
+        "preemption",
+        "a group is placed once as if all possible victims were gone, also under a topology constraint; then victims "
+        "are put back while its pods still fit on their nodes",
+        "a group is placed anew for each victim that is put back; groups with a topology constraint do not preempt",
+    )
+    POD_GROUPS_ARE_VICTIMS = Rule(
+        37,
+        "preemption",
+        "a pod of a group counts with the group's priority, and a group with disruptionMode all is evicted as a whole, "
+        "also for a single pod",
+        "a pod counts with its own priority, and only groups evict groups as a whole",
+    )
     HAS_GANG_SCHEDULING = Rule(
         35,
         "GangScheduling",

@@ -65,12 +65,13 @@ def native_name(name: Hashable) -> PodGroupName | None:
 class Members:
     """The pods of one group by uid, in the order in which they were added.
 
-    ``ready`` are those that are neither terminating nor gated.
+    ``ready`` are those that are neither terminating nor gated; ``gated`` have scheduling gates.
     """
 
     _on_nodes: KeysView[str]
     pods: dict[str, PodInfo] = field(default_factory=dict)
     ready: dict[str, None] = field(default_factory=dict)
+    gated: set[str] = field(default_factory=set)
 
     @property
     def placed(self) -> frozenset[str]:
@@ -80,6 +81,9 @@ class Members:
     def put(self, info: PodInfo) -> bool:
         """Add or replace a member; whether it has become ready."""
         self.pods[info.uid] = info
+        self.gated.discard(info.uid)
+        if info.spec.scheduling_gates and not info.terminating:
+            self.gated.add(info.uid)
         if info.terminating or info.spec.scheduling_gates:
             self.ready.pop(info.uid, None)
             return False
@@ -91,6 +95,7 @@ class Members:
         """Remove a member, if it is one."""
         self.pods.pop(uid, None)
         self.ready.pop(uid, None)
+        self.gated.discard(uid)
 
 
 class PodGroups:

@@ -238,6 +238,21 @@ class DefaultPreemption(PreEnqueuePlugin, PreemptionWithoutPreEnqueue):
 class PreemptionForPodGroups(PodGroupPostFilterPlugin, DefaultPreemption):
     """The plugin since :attr:`Behaviour.POD_GROUP_POST_FILTER`: for pod groups it is enabled at PodGroupPostFilter."""
 
+    def evictable_units(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
+        """All pods and pod groups below the group's priority, on any node; pods of groups have their group's."""
+        if gang.terms is None:
+            return super().evictable_units(gang, pods)
+        policy = gang.terms.preemption_policy or pods[0].spec.preemption_policy
+        if policy == "Never":
+            return Status.unschedulable(_NEVER_PREEMPTS)
+        priority, cluster = gang.terms.priority, self.handle.cluster
+        nominated = {cluster.nodes.rows.get(cluster.nomination(pod.uid) or "") for pod in pods}
+        if any(row is not None and self._has_terminating_victims(row, priority) for row in nominated):
+            return Status(Code.PENDING, (_VICTIM_TERMINATING,))
+        members = gang.members.pods.keys()
+        found = evictable_units(cluster, priority, excluded=members, budgets=self._budgets, of_groups=True)
+        return found if len(found.units.slots) else _NO_POD_GROUP_VICTIMS
+
 
 def _skip(pod: PodInfo, old: PodInfo, new: None) -> bool:
     """Never requeues; the hints of the plugins that rejected the pod decide (semantics 9.6)."""

@@ -238,9 +238,13 @@ def pod_group_priority(group: PodGroup) -> int:
 
 
 def evictable_units(
-    cluster: Cluster, priority: int, *, excluded: Collection[str], budgets: DisruptionBudgets
+    cluster: Cluster, priority: int, *, excluded: Collection[str], budgets: DisruptionBudgets, of_groups: bool = False
 ) -> Evictable:
-    """The units below a priority, without some pods by uid: those of the preempting group itself."""
+    """The units below a priority, without some pods by uid: those of the preempting group itself.
+
+    With ``of_groups`` every pod of a group has the priority of its group (Behaviour.POD_GROUPS_ARE_VICTIMS), otherwise
+    only those of a group that is evicted as a whole.
+    """
     table = cluster.nodes.pod_table
     slots, offsets = table.slots_on(range(len(cluster.nodes)))
     rows = np.repeat(np.arange(len(cluster.nodes)), np.diff(offsets))
@@ -255,6 +259,7 @@ def evictable_units(
         in_group[positions] = True
         if group is not None and group.spec.is_disrupted_as_a_whole:
             unit[positions] = positions[0]
+        if group is not None and (of_groups or group.spec.is_disrupted_as_a_whole):
             priorities[positions] = pod_group_priority(group)
     of_preemptor = [slot for uid in excluded if (slot := table.slot(uid)) is not None]
     kept = ~np.isin(slots, of_preemptor) & (priorities < priority)

@@ -4,7 +4,7 @@ It reads Kubernetes' own pod groups (with the gate GenericWorkload) and those of
 cache knows (:class:`~kubestow.cluster.pods.pod_groups.PodGroupAPI`). PreEnqueue holds pods back until their group
 exists and has enough of them. The scheduler then places the members of a gang in one cycle
 (:mod:`kubestow.framework.gang`); Permit checks once more that enough of them have nodes. The outcome of a cycle is
-written to the condition PodGroupScheduled of groups that have it.
+written to the condition of groups that have one.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from kubestow.config import ExtensionPoint
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
-from kubestow.framework.gang import Gang, GangOutcome, GangPlugin
+from kubestow.framework.gang import Gang, GangOutcome, GangPlugin, GroupTerms
 from kubestow.framework.interface import Handle, Permission, PermitPlugin
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.rules.minors import Behaviour
 
 _POD_GROUP_MISSING = 'waiting for pods\'s pod group "{}" to appear in scheduling queue'
 _TOO_FEW_PODS = (
     "waiting for minCount pods from a gang to appear in scheduling queue: "
     "{} of the {} pods that pod group {} needs are there"
 )
+_HAS_GATED_PODS = "waiting for all pods of pod group {} to lose their scheduling gates"
 _POD_GROUP_GONE = 'pod group "{}" is gone'
 _TOO_FEW_PLACED = Status.unschedulable("waiting for minCount pods from a gang to be scheduled")
 
@@ -45,6 +47,8 @@ class GangScheduling(GangPlugin, PermitPlugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
+        self._are_units = handle.emulates(Behaviour.POD_GROUPS_ARE_UNITS)
+        self._has_preemption_policy = self._are_units and handle.feature_enabled("PodGroupPreemptionPolicy")
         apis = handle.cluster.pod_groups.apis
         if not handle.feature_enabled("GenericWorkload"):
             apis = tuple(api for api in apis if api is not KUBERNETES)
@@ -87,6 +91,8 @@ class GangScheduling(GangPlugin, PermitPlugin):
         if gang is None:
             return Status.unresolvable(_POD_GROUP_MISSING.format(name.name))
         ready = len(gang.members.ready)
+        if gang.terms is not None and gang.members.gated:
+            return Status.unresolvable(_HAS_GATED_PODS.format(name))
         if ready >= gang.min_count:
             return SUCCESS
         return Status.unresolvable(_TOO_FEW_PODS.format(ready, gang.min_count, name))
@@ -109,10 +115,19 @@ class GangScheduling(GangPlugin, PermitPlugin):
         if name is None or group is None:
             return None
         min_count, timeout = self._pod_groups.policy(group)
-        return Gang(name, group.metadata.uid, min_count, timeout, self.handle.cluster.pod_groups.members(name))
+        members = self.handle.cluster.pod_groups.members(name)
+        return Gang(name, group.metadata.uid, min_count, timeout, members, self._terms(name, group))
+
+    def _terms(self, name: PodGroupName, group: Any) -> GroupTerms | None:
+        """What all pods of a group have in common; None for groups that are no units."""
+        if not self._are_units or native_name(name) is None:
+            return None
+        spec = group.spec
+        policy = (spec.preemption_policy or "PreemptLowerPriority") if self._has_preemption_policy else None
+        return GroupTerms(spec.priority or 0, policy)
 
     def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
-        """Updates the condition PodGroupScheduled (semantics 4.10)."""
+        """Updates the condition of the group (semantics 4.10)."""
         self._conditions.attempt_ended(gang, outcome, message)
 
     # -- queueing hints ------------------------------------------------------------------------------------------
@@ -124,7 +139,9 @@ class GangScheduling(GangPlugin, PermitPlugin):
     def _completes_a_gang(self, old: Any, new: PodInfo) -> bool:
         """Whether the gang of an added pod has enough ready members now."""
         gang = self.gang_of(new)
-        return gang is not None and len(gang.members.ready) >= gang.min_count
+        if gang is None or (gang.terms is not None and gang.members.gated):
+            return False
+        return len(gang.members.ready) >= gang.min_count
 
     def _is_schedulable_after_pod_group_change(self, pod: PodInfo, old: Any, new: Any) -> bool:
         """Whether it is the pod's own group, and new or with another policy."""
@@ -141,15 +158,13 @@ class GangSchedulingInReserve(GangScheduling):
 
 
 _SCHEDULED = "Scheduled"
-_POD_GROUP_SCHEDULED = ConditionType(
-    "PodGroupScheduled",
-    "PodGroup",
-    {
-        _SCHEDULED: "True: so many pods of the group are placed that it may run.",
-        REASON_UNSCHEDULABLE: "False: too few pods of the group fit, or they wait for preemption.",
-        REASON_SCHEDULER_ERROR: "False: the attempt failed; it is repeated after a backoff.",
-    },
-)
+_MEANINGS = {
+    _SCHEDULED: "True: so many pods of the group are placed that it may run.",
+    REASON_UNSCHEDULABLE: "False: too few pods of the group fit, or they wait for preemption.",
+    REASON_SCHEDULER_ERROR: "False: the attempt failed; it is repeated after a backoff.",
+}
+_POD_GROUP_SCHEDULED = ConditionType("PodGroupScheduled", "PodGroup", _MEANINGS)
+_POD_GROUP_INITIALLY_SCHEDULED = ConditionType("PodGroupInitiallyScheduled", "PodGroup", _MEANINGS)
 _REASONS = {
     GangOutcome.SCHEDULED: _SCHEDULED,
     GangOutcome.UNSCHEDULABLE: REASON_UNSCHEDULABLE,
@@ -162,8 +177,9 @@ _WATCH_TIMEOUT = 10.0
 
 
 class PodGroupConditions:
-    """Patches the conditions PodGroupScheduled in the background: the outcomes of scheduling groups (semantics 4.10).
+    """Patches the conditions of groups in the background: the outcomes of scheduling them (semantics 4.10).
 
+    It is PodGroupInitiallyScheduled since Behaviour.POD_GROUPS_ARE_INITIALLY_SCHEDULED, PodGroupScheduled before.
     A condition is True or False with a reason and a message, and never changes from True to False. At most one write
     per group is in flight; of the outcomes that arrive meanwhile, only the latest is written.
     """
@@ -171,6 +187,8 @@ class PodGroupConditions:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._pod_groups = handle.cluster.catalog(PodGroup)
+        is_initial = handle.emulates(Behaviour.POD_GROUPS_ARE_INITIALLY_SCHEDULED)
+        self._type = (_POD_GROUP_INITIALLY_SCHEDULED if is_initial else _POD_GROUP_SCHEDULED).type
         #: The latest outcome and its message of each group with a write in flight.
         self._latest: dict[PodGroupName, tuple[GangOutcome, str]] = {}
 
@@ -214,7 +232,7 @@ class PodGroupConditions:
 
     def _changes(self, group: PodGroup, outcome: GangOutcome, message: str) -> dict[str, Any] | None:
         """The merge patch that sets the condition; None if there is nothing to change."""
-        current = next((c for c in group.status.conditions if c.type == _POD_GROUP_SCHEDULED.type), None)
+        current = next((c for c in group.status.conditions if c.type == self._type), None)
         status = "True" if outcome is GangOutcome.SCHEDULED else "False"
         if current is not None and current.status == "True" and status == "False":
             return None
@@ -222,7 +240,7 @@ class PodGroupConditions:
         if current is not None and current.status == status:
             transition_time = current.last_transition_time
         condition = Condition(
-            type=_POD_GROUP_SCHEDULED.type,
+            type=self._type,
             status=status,
             reason=_REASONS[outcome],
             message=message,
@@ -231,7 +249,7 @@ class PodGroupConditions:
         )
         if condition == current:
             return None
-        others = [other for other in group.status.conditions if other.type != _POD_GROUP_SCHEDULED.type]
+        others = [other for other in group.status.conditions if other.type != self._type]
         return {"status": {"conditions": [_with_required_fields(each) for each in (*others, condition)]}}
 
 

@@ -118,7 +118,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
         return Gang(name, uid, 0, DEFAULT_SCHEDULE_TIMEOUT, self.handle.cluster.pod_groups.members(name))
 
     def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
-        """Updates the condition PodGroupScheduled (semantics 4.10)."""
+        """Updates the condition of the group (semantics 4.10)."""
         self._conditions.attempt_ended(gang, outcome, message)
 
     # -- queueing hints ------------------------------------------------------------------------------------------
