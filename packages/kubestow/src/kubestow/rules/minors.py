@@ -176,6 +176,13 @@ class Behaviour(Enum):
         "a container counts for the larger of its requests and those in effect; without its requests if status.resize "
         "is Infeasible",
     )
+    RESIZED_PODS_COUNT_BY_TOTALS = Rule(
+        37,
+        "NodeResourcesFit",
+        "during an in-place resize the pod counts for the largest of three totals of all its containers, of requests, "
+        "of those in effect and of those allocated; if the pod's own status has the last two, they are these",
+        "the largest is that of each container and sidecar; the pod's own status counts for pod-level requests only",
+    )
     RESIZED_CONTAINERS_COUNT_AS_REPORTED = Rule(
         32,
         "NodeResourcesFit",
@@ -248,6 +255,12 @@ class Behaviour(Enum):
         "the images of containers, init containers and image volumes count",
         "the images of containers and init containers count",
     )
+    IMAGE_VOLUMES_RAISE_THE_THRESHOLD = Rule(
+        37,
+        "ImageLocality",
+        "the score 100 stands for 1000 MiB per container, init container and image volume",
+        "it stands for 1000 MiB per container and init container",
+    )
     SCORES_CHANGE_OF_BALANCE = Rule(
         36,
         "NodeResourcesBalancedAllocation",
@@ -308,6 +321,13 @@ class Behaviour(Enum):
         "DynamicResources",
         "Score, with weight 2, prefers nodes on which earlier alternatives of firstAvailable requests are used",
         "the plugin has no Score",
+    )
+
+    POST_FILTER_TELLS_ONLY_WHAT_IT_DOES = Rule(
+        37,
+        "DynamicResources",
+        "PostFilter gives a reason only if it deallocates or deletes a claim",
+        'otherwise it says "no new claims to deallocate", "still not schedulable" or "plugin disabled"',
     )
 
     CLAIM_OWNER_IS_CAPITALIZED = Rule(
@@ -587,6 +607,13 @@ class Behaviour(Enum):
         "events have names of their own: PodAdd, NodeTaintChange, PvcAdd",
     )
 
+    EVENT_LABELS_NAME_UNSCHEDULED_PODS = Rule(
+        37,
+        "labels of events in metrics",
+        "the resource of a pod without a node is UnscheduledPod, and TargetPod in hints about the pod itself",
+        "it is UnschedulablePod",
+    )
+
     PRE_BIND_PRE_FLIGHT_IS_MEASURED = Rule(
         34,
         "extension points in metrics",
@@ -613,6 +640,13 @@ class Behaviour(Enum):
         "hint of InterPodAffinity",
         "a change of the pod's own labels, and the deletion of a pod whose anti-affinity repelled it, may help",
         "only changes of pods that the pod's own terms match may help",
+    )
+
+    ANTI_AFFINITY_HINT_LOOKS_AT_EVERY_TERM = Rule(
+        37,
+        "hint of InterPodAffinity",
+        "a pod that no longer repels another helps if a required anti-affinity term matched",
+        "it helps if all required anti-affinity terms matched",
     )
 
     ATTACHMENT_DELETIONS_REQUEUE = Rule(
@@ -670,6 +704,22 @@ class Behaviour(Enum):
         "PreBind",
         "PreBind plugins that allow it run at the same time",
         "PreBind plugins run one after another",
+    )
+
+    BINDINGS_ARE_RETRIED = Rule(
+        37,
+        "binding",
+        "a binding that fails for the moment (conflict, too many requests, 500, 503, no connection) is sent up to four "
+        "times",
+        "a binding is sent once",
+    )
+
+    PREEMPTION_TELLS_WHAT_IT_FOUND = Rule(
+        37,
+        "DefaultPreemption",
+        'a successful preemption is told: "preemption: found a potential placement for pod on node N, preempting 2 '
+        'victims"',
+        "the reasons of a pod for which others are evicted end with those of the nodes",
     )
 
     VICTIMS_IN_PRE_BIND_ARE_CANCELLED = Rule(

@@ -73,6 +73,23 @@ def test_the_labels_of_events(minor: Minor, has_behaviour: bool) -> None:
     observe(scenario, node("n"), minor=minor)
 
 
+@around(Behaviour.EVENT_LABELS_NAME_UNSCHEDULED_PODS)
+def test_the_labels_of_events_of_pods_without_a_node(minor: Minor, has_behaviour: bool) -> None:
+    async def scenario(observed: Observed) -> None:
+        harness = observed.harness
+        harness.cluster.put(pod("a", cpu="100"))
+        await harness.settle()
+        harness.cluster.put(pod("a", cpu="100", labels={"new": "label"}))
+        await harness.settle()
+        handled = "scheduler_event_handling_duration_seconds_count"
+        added, updated = ("UnscheduledPod", "TargetPod") if has_behaviour else ("UnschedulablePod", "UnschedulablePod")
+        assert observed.value("scheduler_queue_incoming_pods_total", event=f"{added}Add") == 1
+        assert observed.value(handled, event=f"{added}Add") == 1
+        assert observed.value(handled, event=f"{updated}UpdatePodLabel") == 1
+
+    observe(scenario, node("n"), minor=minor)
+
+
 @around(Behaviour.PRE_BIND_PRE_FLIGHT_IS_MEASURED)
 def test_pre_bind_pre_flight_is_an_extension_point(minor: Minor, has_behaviour: bool) -> None:
     async def scenario(observed: Observed) -> None:

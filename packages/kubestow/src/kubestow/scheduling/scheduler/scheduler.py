@@ -123,7 +123,9 @@ class Scheduler:
         self._unreadable_reports = UnreadableReports(
             environment, self.leadership, configuration.profiles[0].scheduler_name
         )
-        self.dispatcher = Dispatcher(environment, known_pod=self.pods.get, leadership=self.leadership)
+        self.dispatcher = Dispatcher(
+            environment, known_pod=self.pods.get, leadership=self.leadership, minor=gates.minor
+        )
         notifier, requests = ChangeNotifier(), QueueRequests()
         self.profiles: dict[str, Profile] = {}
         self._handle = SchedulerHandle(

@@ -116,6 +116,9 @@ def failed_binding(minor: Minor) -> Any:
     return found.prepare(found.place(pod_with("c"))).reasons[0]
 
 
+_NOT_HELPFUL = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+
+
 def message_without_claims(minor: Minor) -> str:
     return harness(minor).decide(pod("p", requests={"cpu": "1000"})).message
 
@@ -180,6 +183,20 @@ CASES: dict[Behaviour, Case] = {
     ),
     Behaviour.POST_FILTER_LOOKS_AT_ALL_PODS: Case(
         lambda minor: "no new claims to deallocate" in message_without_claims(minor), True, False
+    ),
+    Behaviour.POST_FILTER_TELLS_ONLY_WHAT_IT_DOES: Case(
+        lambda minor: (
+            message_without_claims(minor),
+            outcome(harness(minor, GPU, claim("c", exactly(2))), pod_with("c")),
+        ),
+        (
+            f"0/1 nodes are available: 1 Insufficient cpu. {_NOT_HELPFUL}",
+            f"{CANNOT} {_NOT_HELPFUL}",
+        ),
+        (
+            f"0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, {_NOT_HELPFUL}",
+            f"{CANNOT} still not schedulable, {_NOT_HELPFUL}",
+        ),
     ),
     Behaviour.DEVICE_ALLOCATOR_DEPENDS_ON_GATES: devices(
         ["r=d0"],
