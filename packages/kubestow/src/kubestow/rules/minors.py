@@ -759,8 +759,8 @@ class Behaviour(Enum):
     POD_GROUPS_ARE_UNITS = Rule(
         37,
         "Pod groups",
-        "all pods of a group are decided about in one cycle, in a fixed order and while the minCount can be reached; they "
-        "have one priority and one preemption policy, that of the group, or fail; one gated pod gates all",
+        "all pods of a group are decided about in one cycle, in a fixed order and while the minCount can be reached; "
+        "they have one priority and one preemption policy, that of the group, or fail; one gated pod gates all",
         "pods beyond the minCount are scheduled by themselves; pods may differ in priority; gated pods do not count",
     )
     POD_GROUPS_ARE_INITIALLY_SCHEDULED = Rule(

@@ -73,6 +73,14 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 for kind in self.kinds
             ),
         )
+        if self._are_units:
+            deleted = on(
+                EventResource.UNSCHEDULABLE_POD,
+                Action.DELETE,
+                invalidates=Invalidation.NOTHING,
+                hint=self._is_schedulable_after_pod_deleted,
+            )
+            self.events_to_register = (*self.events_to_register, deleted)
 
     def hint_signature(self, pod: PodInfo) -> Hashable:
         """The group."""
@@ -142,6 +150,10 @@ class GangScheduling(GangPlugin, PermitPlugin):
         if gang is None or (gang.terms is not None and gang.members.gated):
             return False
         return len(gang.members.ready) >= gang.min_count
+
+    def _is_schedulable_after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> bool:
+        """Whether the deleted pod was the last gated one of the pod's own group."""
+        return self._pod_groups.name_for(pod) == self._pod_groups.name_for(old) and self._completes_a_gang(None, pod)
 
     def _is_schedulable_after_pod_group_change(self, pod: PodInfo, old: Any, new: Any) -> bool:
         """Whether it is the pod's own group, and new or with another policy."""
