@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.changes.events import Action, EventResource
+from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.pod_groups import native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges
@@ -35,7 +36,14 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status, aggregate
 from kubestow.plugins.default_preemption.candidates import CandidateCache, Candidates, PreemptionCandidates
-from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, dry_run, evictable_units, pod_group_priority
+from kubestow.plugins.default_preemption.dry_run import (
+    DisruptionBudgets,
+    DryRun,
+    dry_run,
+    evictable_units,
+    pod_group_priority,
+)
+from kubestow.plugins.default_preemption.group_victims import PlacedGroups, dry_run_with_groups
 from kubestow.rules.minors import Behaviour
 
 _PREEMPTING = Status.unresolvable("waiting for the preemption for this pod to be finished")
@@ -165,8 +173,10 @@ class PreemptionWithoutPreEnqueue(PostFilterPlugin, GangPreemptionPlugin):
             batch = max(num_candidates - len(found), _MIN_BATCH)
             rows, unknown = walk[unknown[:batch]], unknown[batch:]
             table = self.handle.cluster.nodes
-            run = dry_run(filters, table, rows, may_evict=partial(self.may_evict, pod), budgets=self._budgets)
-            candidates.add(run)
+            candidates.add(self._dry_run(pod, filters, table, rows))
+
+    def _dry_run(self, pod: PodInfo, filters: FilterRunner, table: NodeTable, rows: Rows) -> DryRun:
+        return dry_run(filters, table, rows, may_evict=partial(self.may_evict, pod), budgets=self._budgets)
 
     def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
         """Which of the pods of some nodes may be evicted for a pod, bool: those of lower priority."""
@@ -239,6 +249,39 @@ class DefaultPreemption(PreEnqueuePlugin, PreemptionWithoutPreEnqueue):
 
 class PreemptionForPodGroups(PodGroupPostFilterPlugin, DefaultPreemption):
     """The plugin since :attr:`Behaviour.POD_GROUP_POST_FILTER`: for pod groups it is enabled at PodGroupPostFilter."""
+
+    #: The placed pods of groups during one PostFilter; None if there are none.
+    _placed_groups: PlacedGroups | None = None
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
+        """Nominates the pod to a node and names the victims, whole groups among them, or returns the reasons."""
+        cluster = self.handle.cluster
+        self._placed_groups = PlacedGroups.of(cluster) if len(cluster.pod_groups) else None
+        try:
+            return super().post_filter(state, pod, diagnosis, filters)
+        finally:
+            self._placed_groups = None
+
+    def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:
+        """Known candidates, unless groups are placed: what is known of a node would depend on other nodes."""
+        return (
+            super()._candidates(pod, filters) if self._placed_groups is None else Candidates(self.handle.cluster.nodes)
+        )
+
+    def _dry_run(self, pod: PodInfo, filters: FilterRunner, table: NodeTable, rows: Rows) -> DryRun:
+        groups = self._placed_groups
+        if groups is None:
+            return super()._dry_run(pod, filters, table, rows)
+        may_evict = partial(self.may_evict, pod)
+        return dry_run_with_groups(filters, table, rows, may_evict=may_evict, budgets=self._budgets, groups=groups)
+
+    def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
+        """Which of the pods of some nodes may be evicted for a pod, bool: those of lower priority, by their group's."""
+        if self._placed_groups is None:
+            return super().may_evict(pod, others)
+        return self._placed_groups.priority[others.slots] < pod.priority
 
     def evictable_units(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
         """All pods and pod groups below the group's priority, on any node; pods of groups have their group's."""

@@ -254,7 +254,7 @@ def evictable_units(
     unit = np.arange(len(slots))
     position_of = np.full(slots.max(initial=-1) + 1, -1, np.intp)
     position_of[slots] = np.arange(len(slots))
-    for group, members in _placed_pod_groups(cluster):
+    for group, members in placed_pod_groups(cluster):
         positions = np.sort(position_of[members])
         in_group[positions] = True
         if group is not None and group.spec.is_disrupted_as_a_whole:
@@ -279,7 +279,7 @@ def evictable_units(
     return Evictable(PodChanges(table, slots[order], run_offsets, -1), rows[order])
 
 
-def _placed_pod_groups(cluster: Cluster) -> Iterator[tuple[PodGroup | None, list[int]]]:
+def placed_pod_groups(cluster: Cluster) -> Iterator[tuple[PodGroup | None, list[int]]]:
     """Kubernetes' own pod groups with the slots of their placed pods; None for a group that does not exist."""
     groups, table = cluster.catalog(PodGroup), cluster.nodes.pod_table
     for name in cluster.pod_groups:
