@@ -14,7 +14,7 @@ from typing import Any
 from kubestow.api.core import Namespace, Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.errors import LeaseLost
-from kubestow.rules.minors import DEFAULT_MINOR, MINORS, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, MINORS, Behaviour, Minor
 from kubestow.scheduling.interfaces import Clock
 from kubestow.testing.virtual_time import VirtualClock
 from tests.fault_simulation.actors.devices import Devices
@@ -121,7 +121,7 @@ _PROBABILITIES = {
     Part.LARGE: 0.05,
 }
 #: The parts that only the default minor version has as they are simulated.
-_PARTS_OF_DEFAULT = frozenset({Part.GANGS, Part.DEVICES})
+_PARTS_OF_DEFAULT = frozenset({Part.DEVICES})
 _PROBABILITY_OF_DEFAULT = 0.5
 #: Drawn by itself, so that it does not change what else a seed has.
 _PROBABILITY_OF_STALLS = 0.3
@@ -189,6 +189,8 @@ class _Simulation:
         self._minor = self._drawn_minor(required)
         if self._minor != DEFAULT_MINOR:
             self._parts -= _PARTS_OF_DEFAULT
+            if not self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS):  # nor the gates of gangs
+                self._parts.discard(Part.GANGS)
         loop.freezes = Part.STALLS in self._parts  # type: ignore[attr-defined]  # of the shuffled loop
         self.server = SimulatedServer(self._server_clock(clock), self.trace)
         self._faults = Faults(Random(f"{seed} faults"))
@@ -207,7 +209,10 @@ class _Simulation:
         needs_default = self._records or not _PARTS_OF_DEFAULT.isdisjoint(required)
         if random.random() < _PROBABILITY_OF_DEFAULT or needs_default:
             return DEFAULT_MINOR
-        return random.choice([minor for minor in MINORS if minor != DEFAULT_MINOR])
+        others = [minor for minor in MINORS if minor != DEFAULT_MINOR]
+        if Part.GANGS in required:
+            others = [minor for minor in others if minor.has(Behaviour.POD_GROUPS_ARE_UNITS)]
+        return random.choice(others)
 
     def _server_clock(self, clock: VirtualClock) -> Clock:
         """The clock of the server, which may be an hour ahead or behind."""
@@ -246,7 +251,11 @@ class _Simulation:
         if Part.GANGS in self._parts:
             names = self._deployment.scheduler_names
             jobs = Jobs(
-                self.server, Random(f"{self._seed} jobs"), scheduler_names=names, spec_parts=spec_parts or [dict]
+                self.server,
+                Random(f"{self._seed} jobs"),
+                scheduler_names=names,
+                spec_parts=spec_parts or [dict],
+                are_units=self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS),
             )
             disruptive.append(asyncio.create_task(jobs.run()))
         tenants = Tenants(
