@@ -5,6 +5,9 @@ Those of older versions are converted when they are read (:mod:`kubestow.api.con
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from kubestow.api.custom import CustomObject
 from kubestow.api.meta import APIObject, ObjectMeta
 
 
@@ -83,3 +86,40 @@ class PodGroup(APIObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
+
+
+class CompositeGangSchedulingPolicy(APIObject, frozen=True):
+    """``schedulingPolicy.gang`` of a composite group: at least ``min_group_count`` child groups are scheduled."""
+
+    min_group_count: int = 0
+
+
+class CompositeSchedulingPolicy(APIObject, frozen=True):
+    """``spec.schedulingPolicy`` of a composite group: exactly one field is set."""
+
+    basic: NoFields | None = None
+    gang: CompositeGangSchedulingPolicy | None = None
+
+
+class CompositePodGroupSpec(APIObject, frozen=True):
+    """``spec`` of a CompositePodGroup."""
+
+    scheduling_policy: CompositeSchedulingPolicy = CompositeSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
+    disruption_mode: DisruptionMode = DisruptionMode()
+    priority: int | None = None
+    preemption_policy: str | None = None
+    parent_composite_pod_group_name: str | None = None
+
+    @property
+    def is_disrupted_as_a_whole(self) -> bool:
+        """Whether all pods of all groups below are evicted together."""
+        return self.disruption_mode.all is not None
+
+
+class CompositePodGroup(CustomObject, frozen=True):
+    """A group of PodGroups and of other such groups (scheduling.k8s.io/v1alpha3), watched with its feature gate."""
+
+    resource: ClassVar[str] = "compositepodgroups.v1alpha3.scheduling.k8s.io"
+    is_namespaced: ClassVar[bool] = True
+    spec: CompositePodGroupSpec = CompositePodGroupSpec()

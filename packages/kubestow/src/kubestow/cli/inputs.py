@@ -304,6 +304,7 @@ def fetch_objects(connection: ClusterConnection) -> LiveObjects:
 async def list_objects(transport: Transport) -> LiveObjects:
     """List everything that scheduling depends on. Raises APIError and Unreachable."""
     from kubestow.api.conversion import DEVICES, GROUPS
+    from kubestow.api.scheduling import CompositePodGroup
     from kubestow.client.object_requests import list_pages, server_version
     from kubestow.client.served_versions import ServedVersions
     from kubestow.plugins.registry import find_pod_group_apis
@@ -315,7 +316,8 @@ async def list_objects(transport: Transport) -> LiveObjects:
     served = ServedVersions(transport)
     for group in GROUPS:
         await served.discover(group)
-    listed = [served.addressed(resource) for resource in with_custom(api.kind for api in find_pod_group_apis())]
+    kinds = [*(api.kind for api in find_pod_group_apis()), CompositePodGroup]
+    listed = [served.addressed(resource) for resource in with_custom(kinds)]
     resources = {f"{resource.prefix}/{resource.plural}": resource for resource in listed}
     for_admission = (*_FOR_ADMISSION, f"{served.prefix(DEVICES, _CLAIM_TEMPLATES)}/{_CLAIM_TEMPLATES}")
     optional = {path for path, resource in resources.items() if resource.optional} | {*for_admission}

@@ -16,7 +16,7 @@ These plugins only read the cluster.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,6 +49,8 @@ class Gang:
 
     At least ``min_count`` members must have nodes at the same time. Placed members wait for each other up to
     ``timeout`` seconds before they are bound. The pods of a gang with ``terms`` are only ever decided about together.
+
+    A composite gang has ``children``, of which at least ``min_groups`` must be schedulable; its members are theirs.
     """
 
     name: Hashable
@@ -57,6 +59,15 @@ class Gang:
     timeout: float
     members: Members
     terms: GroupTerms | None = None
+    children: tuple[Gang, ...] = ()
+    min_groups: int = 0
+
+    def leaves(self) -> Iterator[Gang]:
+        """The gangs without children at the end of all branches, this one if it has none."""
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
 
 
 class GangOutcome(StrEnum):

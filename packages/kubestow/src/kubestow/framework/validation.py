@@ -31,6 +31,8 @@ _GANG_FIELDS: dict[str, Any] = {
     "timeout": (int, float),
     "members": Members,
     "terms": GroupTerms | None,
+    "children": tuple,
+    "min_groups": int,
 }
 
 

@@ -200,7 +200,6 @@ _SCHEDULER_RULES: tuple[Object, ...] = (
         "apiGroups": ["scheduling.k8s.io"],
         "resources": ["workloads", "compositepodgroups"],
     },
-    {"verbs": ["patch", "update"], "apiGroups": ["scheduling.k8s.io"], "resources": ["compositepodgroups/status"]},
     {
         "verbs": ["get", "list", "watch"],
         "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],

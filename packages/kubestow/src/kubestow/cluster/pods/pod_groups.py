@@ -56,6 +56,10 @@ class PodGroupName(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+COMPOSITE = "scheduling.k8s.io/composite"
+"""In place of the API in the name of a composite group."""
+
+
 def native_name(name: Hashable) -> PodGroupName | None:
     """A gang's name if it is a PodGroup of ``scheduling.k8s.io``, else None."""
     return name if isinstance(name, PodGroupName) and name.api == KUBERNETES.name else None
@@ -127,6 +131,15 @@ class PodGroups:
     def members(self, name: PodGroupName) -> Members:
         """The members of a group; empty for a group without any."""
         return self._members.get(name) or Members(self._on_nodes)
+
+    def members_of_all(self, names: Iterable[PodGroupName]) -> Members:
+        """The members of several groups together, as they are now."""
+        joined = Members(self._on_nodes)
+        for members in map(self.members, names):
+            joined.pods |= members.pods
+            joined.ready |= members.ready
+            joined.gated |= members.gated
+        return joined
 
     def put(self, info: PodInfo) -> bool:
         """Add or replace a pod; whether it has become a ready member of a group."""

@@ -250,6 +250,10 @@ class DefaultPreemption(PreEnqueuePlugin, PreemptionWithoutPreEnqueue):
 class PreemptionForPodGroups(PodGroupPostFilterPlugin, DefaultPreemption):
     """The plugin since :attr:`Behaviour.POD_GROUP_POST_FILTER`: for pod groups it is enabled at PodGroupPostFilter."""
 
+    def preempts_as_a_whole(self, gang: Gang) -> bool:
+        """Kubernetes' own groups do, composite ones included."""
+        return gang.terms is not None or super().preempts_as_a_whole(gang)
+
     #: The placed pods of groups during one PostFilter; None if there are none.
     _placed_groups: PlacedGroups | None = None
 

@@ -25,7 +25,6 @@ from kubestow.plugins.default_preemption.dry_run import (
     MayEvict,
     Rows,
     placed_pod_groups,
-    pod_group_priority,
 )
 
 
@@ -44,17 +43,18 @@ class PlacedGroups:
     @classmethod
     def of(cls, cluster: Cluster) -> PlacedGroups | None:
         """Those of a cluster; None if there are none."""
-        groups = [(group, slots) for group, slots in placed_pod_groups(cluster) if group is not None]
+        groups = list(placed_pod_groups(cluster))
         if not groups:
             return None
         table = cluster.nodes.pod_table
         priority, units = table.priority.astype(np.int64), list[NDArray[np.intp]]()
         unit_of = np.full(len(priority), -1, np.intp)
-        for group, slots in groups:
-            priority[slots] = pod_group_priority(group)
-            if group.spec.is_disrupted_as_a_whole:
-                unit_of[slots] = len(units)
-                units.append(np.array(slots, np.intp))
+        for group in groups:
+            if group.priority is not None:
+                priority[group.slots] = group.priority
+            if group.is_unit:
+                unit_of[group.slots] = len(units)
+                units.append(np.array(group.slots, np.intp))
         return cls(priority, unit_of, units)
 
 

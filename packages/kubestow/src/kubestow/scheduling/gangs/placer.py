@@ -88,8 +88,7 @@ class MemberPlacement:
             if len(self.placed) > placed:
                 continue
             placeable -= 1
-            has_failed = bool(self.failures) and self.failures[-1].status.code is Code.ERROR
-            if placeable < needed or (needed and has_failed):
+            if placeable < needed or (needed and self.has_error):
                 break
 
     def undo(self) -> None:
@@ -97,6 +96,24 @@ class MemberPlacement:
         for step in reversed(self._undo_steps):
             step()
         self._undo_steps.clear()
+
+    def mark(self) -> tuple[int, int, int]:
+        """The state of now, for :meth:`undo_to`."""
+        return len(self._undo_steps), len(self.placed), len(self.failures)
+
+    def undo_to(self, mark: tuple[int, int, int], *, keeps_failures: bool = True) -> None:
+        """Undo every placement since a mark, the last one first; the failures since then may be kept."""
+        steps, placed, failures = mark
+        for step in reversed(self._undo_steps[steps:]):
+            step()
+        del self._undo_steps[steps:], self.placed[placed:]
+        if not keeps_failures:
+            del self.failures[failures:]
+
+    @property
+    def has_error(self) -> bool:
+        """Whether the decision about the last member that was not placed was an error."""
+        return bool(self.failures) and self.failures[-1].status.code is Code.ERROR
 
     async def _place(self, queued: QueuedPod, scope: Scope) -> None:
         if self._withdraw_if_gone(queued):

@@ -10,13 +10,18 @@ It follows the published sources of v1.37; it has not been compared with the bin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import numpy as np
 
 from kubestow.api.reports import REASON_UNSCHEDULABLE
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Gang, GangOutcome, Placement
+from kubestow.framework.gang import Gang, GangOutcome, Placement, Proposal
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.cycle.failure_handler import SchedulingFailure
@@ -39,6 +44,8 @@ class PodGroupAttempt(GangAttempt):
 
     #: How many pods had nodes when the attempt ended, and how many had not been tried; None before the first try.
     progress: tuple[int, int] | None = None
+    #: Why each group of a tree did not fit, by its name.
+    reasons: dict[Hashable, str] = field(default_factory=dict)
 
     @property
     def schedules_as_a_whole(self) -> bool:
@@ -51,19 +58,31 @@ class PodGroupAttempt(GangAttempt):
 
     def _reason(self) -> str:
         gang = self.gang
+        if gang.children:
+            return self.reasons.get(gang.name, "")
         if self.placement_count is not None:
             of = f"0/{self.placement_count} placements are available"
             return f"{of}, reported placement status: {UNSCHEDULABLE}"
         scheduled, remaining = self.progress or (len(gang.members.placed), len(self.pods))
         if scheduled >= gang.min_count > 0:
             return ""  # enough pods have had nodes before, and no other one fits
-        return f"minCount ({max(1, gang.min_count)}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining"
+        return _too_few(max(1, gang.min_count), scheduled, remaining)
+
+    def reason_of(self, uid: str) -> str:
+        """The message of a pod of a tree that fits by itself: that of the lowest group above it that did not fit."""
+        path, gang = [self.gang], self.gang
+        while gang.children:
+            gang = next(child for child in gang.children if uid in child.members.pods)
+            path.append(gang)
+        reason = next((self.reasons[each.name] for each in reversed(path) if each.name in self.reasons), "")
+        return ", ".join(filter(None, (UNSCHEDULABLE, reason, self.preemption_message)))
 
     def refusals(self, placeable: int, message: str) -> Iterator[tuple[QueuedPod, str]]:
         """The pods that fit by themselves have the group's message, as have those that were not tried."""
         own = {failure.queued.info.uid: failure.message for failure in reversed(self.failures)}
         for queued in self.pods:
-            yield queued, own.get(queued.info.uid, message)
+            uid = queued.info.uid
+            yield queued, own.get(uid) or (self.reason_of(uid) if self.gang.children else message)
 
 
 class PodGroupPlacer(GangPlacer):
@@ -98,10 +117,37 @@ class PodGroupPlacer(GangPlacer):
             attempt.progress = len(attempt.gang.members.placed), remaining
         return self._record(attempt, members)
 
+    # -- trees of groups -----------------------------------------------------------------------------------------
+
+    async def place(self, attempt: GangAttempt) -> MemberPlacement | Status:
+        """Place the members of a group, or of a tree of groups. Raises PluginError."""
+        if not attempt.gang.children or not isinstance(attempt, PodGroupAttempt):
+            return await super().place(attempt)
+        members = self._new_placement(attempt, self._cycle.decide)
+        tree = _TreePlacer(attempt, members, self._cluster, self._random, attempt.reasons)
+        if await tree.place(attempt.gang, None):
+            missing = {queued.info.uid for queued in attempt.pods}
+            missing -= {context.info.uid for context in members.placed} | {q.info.uid for q in members.withdrawn}
+            missing -= {failure.queued.info.uid for failure in members.failures}
+            for queued in attempt.pods:
+                if queued.info.uid in missing:  # of a group that did not fit
+                    text = attempt.reason_of(queued.info.uid)
+                    refused = Status.unschedulable(text)
+                    members.failures.append(MemberFailure(queued, refused, text, attempt.gang_plugins))
+            # All that are placed are bound together.
+            attempt.gang = replace(attempt.gang, min_count=len(attempt.gang.members.placed))
+        return self._record(attempt, members)
+
     # -- in a simulated cluster ----------------------------------------------------------------------------------
 
     def assign(self, attempt: GangAttempt) -> Assignments | Status:
         """Nodes for the members in a simulated cluster: in the best placement, or anywhere. Raises PluginError."""
+        if attempt.gang.children:
+            members = self._new_placement(attempt, self._simulated_decision)
+            tree = _TreePlacer(attempt, members, self._cluster, self._random, {}, is_simulated=True)
+            run_synchronously(tree.place(attempt.gang, None))
+            members.undo()
+            return Assignments([(each.queued, each.node_name) for each in members.placed], members.failures)
         pods = [queued.info for queued in attempt.pods]
         placements = attempt.profile.gangs.generate_placements(attempt.gang, pods, self._cluster.all_nodes())
         if isinstance(placements, Status):
@@ -137,6 +183,96 @@ class PodGroupPlacer(GangPlacer):
 
     async def _simulated_decision(self, info: PodInfo, scope: Scope) -> Decision:
         return self._cycle.simulate(info, scope)
+
+
+class _TreePlacer:
+    """Places a tree of groups: child after child, each with what it needs of its own children or pods.
+
+    ``reasons`` gets why each group does not fit.
+    """
+
+    def __init__(
+        self,
+        attempt: GangAttempt,
+        members: MemberPlacement,
+        cluster: Cluster,
+        random: Random,
+        reasons: dict[Hashable, str],
+        *,
+        is_simulated: bool = False,
+    ) -> None:
+        self._attempt, self._members, self._cluster, self._random = attempt, members, cluster, random
+        self._reasons, self._is_simulated = reasons, is_simulated
+
+    async def place(self, gang: Gang, names: frozenset[str] | None) -> bool:
+        """Place a group on some nodes (None: all), in its best placement; if it does not fit, nothing is placed."""
+        self._reasons.pop(gang.name, None)
+        gangs, pods = self._attempt.profile.gangs, [queued.info for queued in self._pods_of(gang)]
+        placements = gangs.generate_placements(gang, pods, self._nodes(names))
+        if placements is None:
+            return await self._place_within(gang, names)
+        if isinstance(placements, Status):
+            self._reasons[gang.name] = placements.message
+            return False
+        fitting: list[tuple[list[tuple[QueuedPod, str]], Proposal]] = []
+        for number, placement in enumerate(placements):
+            mark = self._members.mark()
+            if await self._place_within(gang, frozenset(placement.nodes.names)):
+                placed = [(each.queued, each.node_name) for each in self._members.placed[mark[1] :]]
+                infos = [(queued.info, node_name) for queued, node_name in placed]
+                fitting.append((placed, Proposal(placement, infos)))
+            if self._members.has_error:
+                return False
+            self._members.undo_to(mark, keeps_failures=number == 0)
+        if not fitting:
+            of = f"0/{len(placements)} placements are available"
+            self._reasons[gang.name] = f"{of}, reported placement status: {UNSCHEDULABLE}"
+            return False
+        best = gangs.choose_placement(gang, [each for _, each in fitting], self._random) if len(fitting) > 1 else 0
+        for queued, node_name in fitting[best][0]:
+            await self._members.place([queued], self._scope(frozenset([node_name])))
+        return True
+
+    async def _place_within(self, gang: Gang, names: frozenset[str] | None) -> bool:
+        """Place a group on some nodes; undone if it does not fit."""
+        mark = self._members.mark()
+        if gang.children or gang.min_groups:
+            needed, done, remaining = gang.min_groups, 0, len(gang.children)
+            for child in gang.children:
+                if done + remaining < needed or self._members.has_error:
+                    break
+                remaining -= 1
+                done += await self.place(child, names)
+        else:
+            pods, before = self._pods_of(gang), len(gang.members.placed)
+            needed = max(1, gang.min_count)
+            tried = len(self._members.failures) + len(self._members.placed)
+            await self._members.place(pods, self._scope(names), needed=max(1, needed - before))
+            done = len(gang.members.placed)
+            remaining = len(pods) - (len(self._members.failures) + len(self._members.placed) - tried)
+        if done >= needed and not self._members.has_error:
+            self._reasons.pop(gang.name, None)
+            return True
+        self._reasons[gang.name] = _too_few(needed, done, remaining)
+        self._members.undo_to(mark)
+        return False
+
+    def _pods_of(self, gang: Gang) -> list[QueuedPod]:
+        return [queued for queued in self._attempt.pods if queued.info.uid in gang.members.pods]
+
+    def _nodes(self, names: frozenset[str] | None) -> Nodes:
+        if names is None:
+            return self._cluster.all_nodes()
+        rows = sorted(row for row in map(self._cluster.nodes.rows.get, names) if row is not None)
+        return Nodes(self._cluster.nodes, np.array(rows, np.intp))
+
+    def _scope(self, names: frozenset[str] | None) -> Scope:
+        excluded = self._attempt.vetoed if self._is_simulated else ()
+        return Scope(names, excluded=excluded, preempts=False, calls_extenders=not self._is_simulated)
+
+
+def _too_few(needed: int, scheduled: int, remaining: int) -> str:
+    return f"minCount ({needed}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining"
 
 
 async def _no_pause() -> None:
