@@ -316,7 +316,7 @@ async def list_objects(transport: Transport) -> LiveObjects:
     served = ServedVersions(transport)
     for group in GROUPS:
         await served.discover(group)
-    kinds = [*(api.kind for api in find_pod_group_apis()), CompositePodGroup]
+    kinds: list[type[Any]] = [*(api.kind for api in find_pod_group_apis()), CompositePodGroup]
     listed = [served.addressed(resource) for resource in with_custom(kinds)]
     resources = {f"{resource.prefix}/{resource.plural}": resource for resource in listed}
     for_admission = (*_FOR_ADMISSION, f"{served.prefix(DEVICES, _CLAIM_TEMPLATES)}/{_CLAIM_TEMPLATES}")

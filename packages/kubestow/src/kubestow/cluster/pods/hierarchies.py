@@ -31,7 +31,7 @@ class Hierarchies:
         self._children = _Children((-1, -1), {})
 
     def ancestors(self, group: Group) -> Iterator[CompositePodGroup | None]:
-        """The composite groups above a group, its parent first; None at the end if one is missing or they are too many."""
+        """The composite groups above a group, its parent first; then None if one is missing or they are too many."""
         levels, namespace = 1, group.metadata.namespace
         while name := group.spec.parent_composite_pod_group_name:
             parent = self._composites.get(namespace, name)
