@@ -328,6 +328,22 @@ class Behaviour(Enum):
         'otherwise it says "no new claims to deallocate", "still not schedulable" or "plugin disabled"',
     )
 
+    SELECTOR_ERRORS_NAME_THE_DEVICE = Rule(
+        37,
+        "DynamicResources",
+        'a selector that fails: "claim NS/C: selector #0 on device DRIVER/POOL/D: CEL runtime error: ...", with a hint '
+        "after no such key",
+        '"claim NS/C: selector #0: CEL runtime error: ..."',
+    )
+
+    CONFIGURATIONS_ARE_RECORDED_ONCE = Rule(
+        37,
+        "DynamicResources",
+        "status.allocation has each configuration of the claim once, without requests if it is for all of them",
+        "it is there once per request that it is for, and requests are left out if they are as many as those of the "
+        "claim",
+    )
+
     CLAIM_OWNER_IS_CAPITALIZED = Rule(
         36,
         "DynamicResources",
