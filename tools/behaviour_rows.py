@@ -109,10 +109,10 @@ def _defined(statement: ast.stmt) -> set[str]:
 
 def remove(behaviour: Behaviour, how: str) -> None:
     """Let a behaviour hold in no minor version ("never"), or in all of them ("always")."""
-    has = Minor.has
+    has, removed = Minor.has, behaviour
 
-    def has_without_row(self: Minor, other: Behaviour) -> bool:
-        return _HOLDS[how] if other is behaviour else has(self, other)
+    def has_without_row(self: Minor, behaviour: Behaviour) -> bool:
+        return _HOLDS[how] if behaviour is removed else has(self, behaviour)
 
     Minor.has = has_without_row  # type: ignore[method-assign]
 

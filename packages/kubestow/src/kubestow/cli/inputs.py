@@ -18,6 +18,7 @@ import click
 
 from kubestow.cli.output import print_input
 from kubestow.errors import APIError, InputError
+from kubestow.rules.minors import NOT_COMPARED
 
 if TYPE_CHECKING:
     from kubestow.client.rest.credentials import Credentials
@@ -223,7 +224,8 @@ emulated_version_option = click.option(
     "--emulated-version",
     default="",
     metavar="VERSION",
-    help="Kubernetes minor to decide as, such as 1.33. Default: the cluster's, by its API server or newest kubelet.",
+    help="Kubernetes minor to decide as, such as 1.33. Default: the cluster's, by its API server or newest kubelet. "
+    f"{NOT_COMPARED}.",
 )
 
 #: Adds the options that configure the scheduler; the command gets them as ``scheduler``.

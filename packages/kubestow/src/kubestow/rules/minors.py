@@ -93,6 +93,11 @@ class Minor:
         return first <= self.number <= last
 
     @property
+    def is_compared(self) -> bool:
+        """Whether its decisions were compared with those of Kubernetes' own binary (see :data:`NOT_COMPARED`)."""
+        return self.number != 37
+
+    @property
     def version_info(self) -> dict[str, str]:
         """The numbers in ``/version`` of an API server of this version that emulates no other."""
         numbers = {"major": "1", "minor": str(self.number)}
@@ -120,6 +125,9 @@ OLDEST, NEWEST = Minor(_OLDEST), Minor(_NEWEST)
 
 DEFAULT_MINOR = Minor(36)
 """The minor version to decide as where none is named and no server or kubelet tells one."""
+
+NOT_COMPARED = "1.37 follows the published sources and was not compared with the binary"
+"""What has to be said wherever that minor version is offered: its decisions are not recorded ones."""
 
 MINORS = tuple(map(Minor, _PATCHES))
 """All minor versions that can be emulated, the oldest first."""

@@ -120,7 +120,7 @@ def recorded_configurations(minor: Minor) -> Any:
     """The requests of each configuration in the allocation of a claim with two requests."""
     named = [["a", "b"], ["b"], ["a", "gone"], []]
     configurations = [{"requests": names, "opaque": {"driver": DRIVER, "parameters": {}}} for names in named]
-    two = exactly() | {"name": "a"}, exactly() | {"name": "b"}
+    two = exactly(name="a"), exactly(name="b")
     found = harness(minor, slice_of("d0", "d1", node="n"), claim("c", *two, config=configurations))
     found.prepare(found.place(pod_with("c")))
     allocated = found.claim().status.allocation
