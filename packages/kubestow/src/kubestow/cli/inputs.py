@@ -18,6 +18,7 @@ import click
 
 from kubestow.cli.output import print_input
 from kubestow.errors import APIError, InputError
+from kubestow.rules.minors import NOT_COMPARED
 
 if TYPE_CHECKING:
     from kubestow.client.rest.credentials import Credentials
@@ -165,11 +166,20 @@ class SchedulerInput:
 
         Without ``--emulated-version``, the minor version is that of the ``cluster``, or the newest if it tells none.
         """
+        return self._options(self.minor(cluster))
+
+    def read_for_server(self) -> SchedulerOptions:
+        """The same before an API server is asked for its version, which the gates have to suit then.
+
+        Without ``--emulated-version``, they are those of the first minor version in which they are valid.
+        """
+        return self.read() if self.emulated_version else newest_valid(self._options)
+
+    def _options(self, minor: Minor) -> SchedulerOptions:
         from kubestow.config import FeatureGates
         from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
         from kubestow.plugins.registry import referenced_plugins
 
-        minor = self.minor(cluster)
         gates = FeatureGates.parse(self.feature_gates, minor=minor)
         return SchedulerOptions(self.config, referenced_plugins(self.plugins), gates, self.emulated_version)
 
@@ -223,7 +233,8 @@ emulated_version_option = click.option(
     "--emulated-version",
     default="",
     metavar="VERSION",
-    help="Kubernetes minor to decide as, such as 1.33. Default: the cluster's, by its API server or newest kubelet.",
+    help="Kubernetes minor to decide as, such as 1.33. Default: the cluster's, by its API server or newest kubelet. "
+    f"{NOT_COMPARED}.",
 )
 
 #: Adds the options that configure the scheduler; the command gets them as ``scheduler``.

@@ -20,10 +20,6 @@ from kubestow.observability.instruments import LabelAllowList, MetricDefinition,
 from kubestow.observability.log_writer import dropped_lines
 from kubestow.rules.minors import DEFAULT_MINOR, Minor
 
-#: Kubernetes' lists do not have the metrics of binding conditions.
-_DEVICE_WAIT_LABELS = ("profile", "driver", "status")
-_DEVICE_WAIT_BUCKETS = tuple(0.1 * 2**power for power in range(14))
-
 
 class SchedulerMetrics(MetricSet):
     """The metrics of a scheduler. With ``process`` they include the process and GC metrics of prometheus_client."""
@@ -128,15 +124,17 @@ class SchedulerMetrics(MetricSet):
             "scheduler_resourceclaim_creates_total",
             "Number of ResourceClaims created for extended resources of pods, by result.",
         )
+        self.claim_creations_by_access = self.counter(
+            "dynamic_resource_allocation_resourceclaim_creates_total",
+            "Number of ResourceClaims created for extended resources of pods, by result; none has admin access.",
+        )
         self.device_wait_ended = self.counter(
             "scheduler_dra_bindingconditions_allocations_total",
             "Number of attempts that waited for binding conditions of devices, by driver and result.",
-            MetricDefinition(labels=_DEVICE_WAIT_LABELS),
         )
         self.device_wait_duration = self.histogram(
             "scheduler_dra_bindingconditions_wait_duration_seconds",
             "Duration in seconds of waiting for binding conditions of devices.",
-            MetricDefinition(labels=_DEVICE_WAIT_LABELS, buckets=_DEVICE_WAIT_BUCKETS),
         )
         self.preemption_attempts = self.counter("scheduler_preemption_attempts_total", "Number of preemption attempts.")
         self.preemption_victims = self.histogram(

@@ -120,10 +120,12 @@ class MetricsRecorder(Observer):
         cells[1].observe(seconds)
 
     def claim_created(self, *, succeeded: bool) -> None:
-        self.metrics.claim_creations.labels("success" if succeeded else "failure").value += 1
+        status = "success" if succeeded else "failure"
+        self.metrics.claim_creations.labels(status).value += 1
+        self.metrics.claim_creations_by_access.labels("false", status).value += 1
 
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
-        labels = (pod.spec.scheduler_name, driver, outcome)
+        labels = (driver, pod.spec.scheduler_name, outcome)
         self.metrics.device_wait_ended.labels(*labels).value += 1
         self.metrics.device_wait_duration.labels(*labels).observe(seconds)
 

@@ -95,6 +95,11 @@ class Minor:
         return first <= self.number <= last
 
     @property
+    def is_compared(self) -> bool:
+        """Whether its decisions were compared with those of Kubernetes' own binary (see :data:`NOT_COMPARED`)."""
+        return self.number != 37
+
+    @property
     def version_info(self) -> dict[str, str]:
         """The numbers in ``/version`` of an API server of this version that emulates no other."""
         numbers = {"major": "1", "minor": str(self.number)}
@@ -122,6 +127,9 @@ OLDEST, NEWEST = Minor(_OLDEST), Minor(_NEWEST)
 
 DEFAULT_MINOR = Minor(36)
 """The minor version to decide as where none is named and no server or kubelet tells one."""
+
+NOT_COMPARED = "1.37 follows the published sources and was not compared with the binary"
+"""What has to be said wherever that minor version is offered: its decisions are not recorded ones."""
 
 MINORS = tuple(map(Minor, _PATCHES))
 """All minor versions that can be emulated, the oldest first."""
@@ -328,6 +336,22 @@ class Behaviour(Enum):
         "DynamicResources",
         "PostFilter gives a reason only if it deallocates or deletes a claim",
         'otherwise it says "no new claims to deallocate", "still not schedulable" or "plugin disabled"',
+    )
+
+    SELECTOR_ERRORS_NAME_THE_DEVICE = Rule(
+        37,
+        "DynamicResources",
+        'a selector that fails: "claim NS/C: selector #0 on device DRIVER/POOL/D: CEL runtime error: ...", with a hint '
+        "after no such key",
+        '"claim NS/C: selector #0: CEL runtime error: ..."',
+    )
+
+    CONFIGURATIONS_ARE_RECORDED_ONCE = Rule(
+        37,
+        "DynamicResources",
+        "status.allocation has each configuration of the claim once, without requests if it is for all of them",
+        "it is there once per request that it is for, and requests are left out if they are as many as those of the "
+        "claim",
     )
 
     CLAIM_OWNER_IS_CAPITALIZED = Rule(

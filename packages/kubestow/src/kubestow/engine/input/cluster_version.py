@@ -13,7 +13,7 @@ import msgspec
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
-from kubestow.rules.minors import DEFAULT_MINOR, Minor, release_of
+from kubestow.rules.minors import DEFAULT_MINOR, NOT_COMPARED, Minor, release_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class ClusterVersion:
     warning: str = ""
 
     def __str__(self) -> str:
-        return f"decides as Kubernetes {self.minor}: {self.reason}"
+        caveat = "" if self.minor.is_compared else f"; {NOT_COMPARED}"
+        return f"decides as Kubernetes {self.minor}: {self.reason}{caveat}"
 
 
 def version_of(cluster: ClusterObjects) -> ClusterVersion:

@@ -112,10 +112,11 @@ class ResolvedRequest:
         device = candidate.device
         if device.device.binding_conditions and not features.binding_conditions:
             return False
-        of_class = f"class {self.device_class.metadata.name}"
+        of_class, of_claim = f"class {self.device_class.metadata.name}", f"claim {self.claim.key}"
+        is_named = features.emulates(Behaviour.SELECTOR_ERRORS_NAME_THE_DEVICE)
         return (
-            device.matches(self.device_class.spec.selectors, selectors, subject=of_class)
-            and device.matches(self.selection.selectors, selectors, subject=f"claim {self.claim.key}")
+            device.matches(self.device_class.spec.selectors, selectors, subject=of_class, is_named=is_named)
+            and device.matches(self.selection.selectors, selectors, subject=of_claim, is_named=is_named)
             and candidate.accessible
         )
 
