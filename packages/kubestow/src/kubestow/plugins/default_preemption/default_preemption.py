@@ -250,6 +250,10 @@ class DefaultPreemption(PreEnqueuePlugin, PreemptionWithoutPreEnqueue):
 class PreemptionForPodGroups(PodGroupPostFilterPlugin, DefaultPreemption):
     """The plugin since :attr:`Behaviour.POD_GROUP_POST_FILTER`: for pod groups it is enabled at PodGroupPostFilter."""
 
+    def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._groups_are_victims = handle.emulates(Behaviour.POD_GROUPS_ARE_VICTIMS)
+
     def preempts_as_a_whole(self, gang: Gang) -> bool:
         """Kubernetes' own groups do, composite ones included."""
         return gang.terms is not None or super().preempts_as_a_whole(gang)
@@ -262,7 +266,8 @@ class PreemptionForPodGroups(PodGroupPostFilterPlugin, DefaultPreemption):
     ) -> PostFilterResult:
         """Nominates the pod to a node and names the victims, whole groups among them, or returns the reasons."""
         cluster = self.handle.cluster
-        self._placed_groups = PlacedGroups.of(cluster) if len(cluster.pod_groups) else None
+        if self._groups_are_victims and len(cluster.pod_groups):
+            self._placed_groups = PlacedGroups.of(cluster)
         try:
             return super().post_filter(state, pod, diagnosis, filters)
         finally:
@@ -299,7 +304,8 @@ class PreemptionForPodGroups(PodGroupPostFilterPlugin, DefaultPreemption):
         if any(row is not None and self._has_terminating_victims(row, priority) for row in nominated):
             return Status(Code.PENDING, (_VICTIM_TERMINATING,))
         members = gang.members.pods.keys()
-        found = evictable_units(cluster, priority, excluded=members, budgets=self._budgets, of_groups=True)
+        of_groups = self._groups_are_victims
+        found = evictable_units(cluster, priority, excluded=members, budgets=self._budgets, of_groups=of_groups)
         return found if len(found.units.slots) else _NO_POD_GROUP_VICTIMS
 
 

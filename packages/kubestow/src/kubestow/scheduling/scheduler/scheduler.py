@@ -236,7 +236,9 @@ class Scheduler:
 
         self._gang_cycle = gang_cycle(GangSchedulingCycle, GangPlacer, GangPreemption)
         #: The cycle of gangs with terms.
-        self._pod_group_cycle = gang_cycle(PodGroupSchedulingCycle, PodGroupPlacer, PodGroupPreemption)
+        in_one_attempt = gates.minor.has(Behaviour.POD_GROUPS_PREEMPT_IN_ONE_ATTEMPT)
+        preemption = PodGroupPreemption if in_one_attempt else GangPreemption
+        self._pod_group_cycle = gang_cycle(PodGroupSchedulingCycle, PodGroupPlacer, preemption)
 
         forgets_deleted_pods = gates.minor.has(Behaviour.DELETED_ASSUMED_PODS_ARE_FORGOTTEN)
         # What calls back: plugins, PreEnqueue and the watch.

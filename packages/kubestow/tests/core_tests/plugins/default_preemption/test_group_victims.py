@@ -10,16 +10,20 @@ import pytest
 from core_tests.scheduling.gangs.groups import group, member
 from core_tests.scheduling.gangs.scenarios import remaining
 from kubestow.api.core import Pod
-from kubestow.rules.minors import Minor
+from kubestow.rules.minors import Behaviour, Minor
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
+SINCE = Minor(37)
+BEFORE = SINCE.without(Behaviour.POD_GROUPS_ARE_VICTIMS)
 ALL: dict[str, Any] = {"disruptionMode": {"all": {}}}
 
 
-def check(preemptor: Pod, *objects: Any, existing: Sequence[Pod], leaves: Sequence[str], minor: int = 37) -> None:
+def check(
+    preemptor: Pod, *objects: Any, existing: Sequence[Pod], leaves: Sequence[str], minor: Minor = Minor(37)
+) -> None:
     """Of the ``existing`` pods those named in ``leaves`` remain when the preemptor is bound, or all if it is not."""
-    gates = {"GenericWorkload": True} | ({"GangScheduling": True} if minor < 37 else {})
+    gates = {"GenericWorkload": True} | ({"GangScheduling": True} if minor.number < 37 else {})
 
     async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(preemptor)
@@ -27,7 +31,7 @@ def check(preemptor: Pod, *objects: Any, existing: Sequence[Pod], leaves: Sequen
         assert remaining(harness, existing) == list(leaves)
         assert bool(harness.node_of(preemptor.metadata.name)) == (len(leaves) < len(existing))
 
-    in_virtual_time(scenario, *objects, *existing, minor=Minor(minor), gates=gates)
+    in_virtual_time(scenario, *objects, *existing, minor=minor, gates=gates)
 
 
 def low(priority: int = 10, **more: Any) -> list[Pod]:
@@ -38,8 +42,8 @@ def low(priority: int = 10, **more: Any) -> list[Pod]:
 NODES = node("a", cpu="1"), node("b", cpu="1")
 
 
-@pytest.mark.parametrize(("minor", "leaves"), [(37, []), (36, ["low-b"])])
-def test_a_pod_evicts_a_whole_group(minor: int, leaves: list[str]) -> None:
+@pytest.mark.parametrize(("minor", "leaves"), [(SINCE, []), (BEFORE, ["low-b"]), (Minor(36), ["low-b"])], ids=str)
+def test_a_pod_evicts_a_whole_group(minor: Minor, leaves: list[str]) -> None:
     selected = pod("high", cpu="1", priority=100, spec={"nodeName": "", "nodeSelector": {"x": "y"}})
     nodes = node("a", cpu="1", labels={"x": "y"}), node("b", cpu="1")
     check(selected, *nodes, group("low", 2, priority=10, **ALL), existing=low(), leaves=leaves, minor=minor)
@@ -51,8 +55,8 @@ def test_a_pod_evicts_one_pod_of_a_group_whose_pods_are_disrupted_singly() -> No
     check(selected, *nodes, group("low", 2, priority=10), existing=low(), leaves=["low-b"])
 
 
-@pytest.mark.parametrize(("minor", "is_evicted"), [(37, False), (36, True)])
-def test_the_priority_of_the_group_protects_its_pods(minor: int, is_evicted: bool) -> None:
+@pytest.mark.parametrize(("minor", "is_evicted"), [(SINCE, False), (BEFORE, True), (Minor(36), True)], ids=str)
+def test_the_priority_of_the_group_protects_its_pods(minor: Minor, is_evicted: bool) -> None:
     high = pod("high", cpu="1", priority=100)
     leaves = ["low-b"] if is_evicted else ["low-a", "low-b"]
     check(high, *NODES, group("low", 2, priority=200), existing=low(), leaves=leaves, minor=minor)

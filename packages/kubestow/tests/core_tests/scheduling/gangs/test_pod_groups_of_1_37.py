@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from core_tests.scheduling.fixture import TerminatingCluster
-from core_tests.scheduling.gangs.groups import group, member, members, together
+from core_tests.scheduling.gangs.groups import group, member, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message, remaining
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import Condition, PodGroup
-from kubestow.rules.minors import Minor
+from kubestow.rules.minors import Behaviour, Minor
 from kubestow.testing import node, pod, pods
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
@@ -22,6 +22,14 @@ WITH_TOPOLOGY: dict[str, Any] = {
     "gates": {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True},
 }
 ALL: dict[str, Any] = {"all": {}}
+
+
+V37 = Minor(37)
+
+
+def without(behaviour: Behaviour) -> Minor:
+    """1.37 as if a behaviour had not come."""
+    return V37.without(behaviour)
 
 
 def condition(harness: SchedulerHarness, name: str) -> Condition:
@@ -40,15 +48,23 @@ def after(seconds: float, gang: Sequence[Pod], check: Any, *objects: Any, **opti
     in_virtual_time(scenario, *objects, **(options or OF_1_37))
 
 
-def test_a_gang_that_fits_is_initially_scheduled() -> None:
+@pytest.mark.parametrize(
+    ("minor", "kind"),
+    [
+        (V37, "PodGroupInitiallyScheduled"),
+        (without(Behaviour.POD_GROUPS_ARE_INITIALLY_SCHEDULED), "PodGroupScheduled"),
+    ],
+    ids=["since", "before"],
+)
+def test_a_gang_that_fits_is_initially_scheduled(minor: Minor, kind: str) -> None:
     gang = members(2, "train", cpu="1")
 
     def check(harness: SchedulerHarness) -> None:
         assert bound_count(harness, gang) == 2
         found = condition(harness, "train")
-        assert (found.type, found.status, found.reason) == ("PodGroupInitiallyScheduled", "True", "Scheduled")
+        assert (found.type, found.status, found.reason) == (kind, "True", "Scheduled")
 
-    after(5, gang, check, node("n", cpu="2"), group("train", 2))
+    after(5, gang, check, node("n", cpu="2"), group("train", 2), **OF_1_37 | {"minor": minor})
 
 
 def test_a_gang_that_does_not_fit_says_how_far_it_came() -> None:
@@ -66,15 +82,23 @@ def test_a_gang_that_does_not_fit_says_how_far_it_came() -> None:
     after(5, gang, check, node("n", cpu="1"), group("train", 3))
 
 
-def test_pods_beyond_the_min_count_wait_without_preempting() -> None:
+@pytest.mark.parametrize(
+    ("minor", "bound", "left"),
+    [(V37, 2, ["low-0"]), (without(Behaviour.POD_GROUPS_ARE_UNITS), 3, [])],
+    ids=["since", "before"],
+)
+def test_pods_beyond_the_min_count_wait_without_preempting(minor: Minor, bound: int, left: list[str]) -> None:
     gang = members(3, "train", cpu="1", priority=100)
     low = pods(1, prefix="low", cpu="1", priority=10, node="n")
 
     def check(harness: SchedulerHarness) -> None:
-        assert (bound_count(harness, gang), remaining(harness, low)) == (2, ["low-0"])
-        assert pending_message(harness, "train-2") == "0/1 nodes are available: 1 Insufficient cpu."
+        assert (bound_count(harness, gang), remaining(harness, low)) == (bound, left)
+        if left:
+            pending = next(each.metadata.name for each in gang if not harness.node_of(each.metadata.name))
+            assert pending_message(harness, pending) == "0/1 nodes are available: 1 Insufficient cpu."
 
-    after(30, gang, check, node("n", cpu="3"), group("train", 2, priority=100), *low)
+    options = OF_1_37 | {"minor": minor}
+    after(30, gang, check, node("n", cpu="3"), group("train", 2, priority=100), *low, **options)
 
 
 @pytest.mark.parametrize(
@@ -166,19 +190,24 @@ def test_a_group_that_preempts_says_how_many_pods_it_evicts() -> None:
     after(0.2, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
 
 
-def test_a_group_preempts_under_a_topology_constraint() -> None:
+@pytest.mark.parametrize(
+    ("minor", "bound", "left"),
+    [
+        (V37, 2, ["low-c"]),
+        (without(Behaviour.POD_GROUPS_PREEMPT_IN_ONE_ATTEMPT), 0, ["low-a", "low-b", "low-c"]),
+    ],
+    ids=["since", "before"],
+)
+def test_a_group_preempts_under_a_topology_constraint(minor: Minor, bound: int, left: list[str]) -> None:
     gang = members(2, "train", cpu="1", priority=100)
     nodes = [node(name, cpu="1", labels={"rack": rack}) for name, rack in (("a", "1"), ("b", "1"), ("c", "2"))]
     low = [pod(f"low-{name}", cpu="1", priority=10, node=name) for name in ("a", "b", "c")]
-    train = together("train", 2, "rack")
-    spec = train.spec
 
     def check(harness: SchedulerHarness) -> None:
-        assert (bound_count(harness, gang), remaining(harness, low)) == (2, ["low-c"])
+        assert (bound_count(harness, gang), remaining(harness, low)) == (bound, left)
 
     high = group("train", 2, priority=100, schedulingConstraints={"topology": [{"key": "rack"}]})
-    assert spec.scheduling_constraints.topology
-    after(30, gang, check, *nodes, high, *low, **WITH_TOPOLOGY)
+    after(30, gang, check, *nodes, high, *low, **WITH_TOPOLOGY | {"minor": minor})
 
 
 def test_the_pods_of_a_group_count_with_its_priority_as_victims() -> None:
