@@ -14,7 +14,7 @@ from typing import Any
 from kubestow.api.core import Namespace, Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.errors import LeaseLost
-from kubestow.rules.minors import MINORS, NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, MINORS, Behaviour, Minor
 from kubestow.scheduling.interfaces import Clock
 from kubestow.testing.virtual_time import VirtualClock
 from tests.fault_simulation.actors.devices import Devices
@@ -120,9 +120,9 @@ _PROBABILITIES = {
     Part.SERVER_CLOCK: 0.3,
     Part.LARGE: 0.05,
 }
-#: The parts that only the newest minor version has as they are simulated.
-_PARTS_OF_NEWEST = frozenset({Part.GANGS, Part.DEVICES})
-_PROBABILITY_OF_NEWEST = 0.5
+#: The parts that only the default minor version has as they are simulated.
+_PARTS_OF_DEFAULT = frozenset({Part.DEVICES})
+_PROBABILITY_OF_DEFAULT = 0.5
 #: Drawn by itself, so that it does not change what else a seed has.
 _PROBABILITY_OF_STALLS = 0.3
 #: Seconds after the faults in which no pod is put aside any more because of a stall.
@@ -187,8 +187,10 @@ class _Simulation:
         if recordings is None and (Part.STALLS in required or is_drawn):
             self._parts.add(Part.STALLS)
         self._minor = self._drawn_minor(required)
-        if self._minor != NEWEST:
-            self._parts -= _PARTS_OF_NEWEST
+        if self._minor != DEFAULT_MINOR:
+            self._parts -= _PARTS_OF_DEFAULT
+            if not self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS):  # nor the gates of gangs
+                self._parts.discard(Part.GANGS)
         loop.freezes = Part.STALLS in self._parts  # type: ignore[attr-defined]  # of the shuffled loop
         self.server = SimulatedServer(self._server_clock(clock), self.trace)
         self._faults = Faults(Random(f"{seed} faults"))
@@ -202,12 +204,15 @@ class _Simulation:
         self._opinions: dict[Process, SecondOpinion] = {}
 
     def _drawn_minor(self, required: Collection[Part]) -> Minor:
-        """The emulated minor version: the newest in every other simulation, and where it is needed."""
+        """The emulated minor version: the default in every other simulation, and where it is needed."""
         random = Random(f"{self._seed} minor")
-        needs_newest = self._records or not _PARTS_OF_NEWEST.isdisjoint(required)
-        if random.random() < _PROBABILITY_OF_NEWEST or needs_newest:
-            return NEWEST
-        return random.choice([minor for minor in MINORS if minor != NEWEST])
+        needs_default = self._records or not _PARTS_OF_DEFAULT.isdisjoint(required)
+        if random.random() < _PROBABILITY_OF_DEFAULT or needs_default:
+            return DEFAULT_MINOR
+        others = [minor for minor in MINORS if minor != DEFAULT_MINOR]
+        if Part.GANGS in required:
+            others = [minor for minor in others if minor.has(Behaviour.POD_GROUPS_ARE_UNITS)]
+        return random.choice(others)
 
     def _server_clock(self, clock: VirtualClock) -> Clock:
         """The clock of the server, which may be an hour ahead or behind."""
@@ -246,7 +251,11 @@ class _Simulation:
         if Part.GANGS in self._parts:
             names = self._deployment.scheduler_names
             jobs = Jobs(
-                self.server, Random(f"{self._seed} jobs"), scheduler_names=names, spec_parts=spec_parts or [dict]
+                self.server,
+                Random(f"{self._seed} jobs"),
+                scheduler_names=names,
+                spec_parts=spec_parts or [dict],
+                are_units=self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS),
             )
             disruptive.append(asyncio.create_task(jobs.run()))
         tenants = Tenants(
@@ -279,7 +288,7 @@ class _Simulation:
             users.make_helpful_change()
             # kube-scheduler's hints do not cover every node that the anti-affinity of other pods releases.
             # Before v1.36 they cover less.
-            is_certain = self._minor == NEWEST and not users.uses_pod_constraints
+            is_certain = self._minor == DEFAULT_MINOR and not users.uses_pod_constraints
             await self._rest(self._unscheduled, longest=_SHORT_REST if is_certain else None)
         if Part.STALLS in self._parts:
             await self._check_victims(tenants)
@@ -411,7 +420,7 @@ class _Simulation:
         The last check is repeated after a second, because a timer may fire at the very moment of the check.
         """
         if longest is None:
-            longest = _LONG_REST if self._minor == NEWEST else _LONGEST_REST
+            longest = _LONG_REST if self._minor == DEFAULT_MINOR else _LONGEST_REST
         shortest = longest if Part.LARGE in self._parts else min(shortest, longest)
         for seconds in (shortest, longest - shortest, 1.0):
             await asyncio.sleep(seconds)

@@ -295,7 +295,8 @@ class ClusterFixture:
 def _collection(obj: Object) -> str:
     version, kind = obj["apiVersion"], obj["kind"]
     prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    known = next((r for r in _RESOURCES.values() if (r.kind, r.api_version) == (kind, version)), None)
+    group = version.rpartition("/")[0]
+    known = next((r for r in _RESOURCES.values() if (r.kind, r.api_version.rpartition("/")[0]) == (kind, group)), None)
     plural = known.plural if known is not None else kind.lower() + ("es" if kind.endswith("s") else "s")
     scoped = "namespace" in obj["metadata"] if known is None else known.namespaced
     namespace = f"/namespaces/{obj['metadata'].get('namespace') or 'default'}" if scoped else ""

@@ -26,20 +26,25 @@ from kubestow.rules.minors import MINORS, NEWEST, Minor
 
 #: The gates that affect scheduling. The others are accepted, because one flag serves all components of a cluster.
 _OF_SCHEDULING = """
-    CSIMigrationPortworx ClearingNominatedNodeNameAfterBinding ComponentFlagz ComponentStatusz CoordinatedLeaderElection
-    DRAAdminAccess DRAConsumableCapacity DRAControlPlaneController DRADeviceBindingConditions DRADeviceTaintRules
-    DRADeviceTaints DRAExtendedResource DRAListTypeAttributes DRANodeAllocatableResources DRAPartitionableDevices
-    DRAPrioritizedList DRAResourceClaimDeviceStatus DRASchedulerFilterTimeout DRAWorkloadResourceClaims
-    DynamicResourceAllocation GangScheduling GenericWorkload ImageVolume InPlacePodLevelResourcesVerticalScaling
-    InPlacePodVerticalScaling MatchLabelKeysInPodAffinity MatchLabelKeysInPodTopologySpread
+    CSIMigrationPortworx ClearingNominatedNodeNameAfterBinding ComponentFlagz ComponentStatusz CompositePodGroup
+    CoordinatedLeaderElection DRAAdminAccess DRAConsumableCapacity DRAControlPlaneController DRADerivedAttributes
+    DRADeviceBindingConditions DRADeviceCompatibilityGroups DRADeviceTaintRules DRADeviceTaints DRAExtendedResource
+    DRAFractionalCapacityRange DRAListTypeAttributes DRANodeAllocatableResources DRAOptionalNodeOperations
+    DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus DRASchedulerFilterTimeout
+    DRAWorkloadResourceClaims DynamicResourceAllocation GangScheduling GenericWorkload ImageVolume
+    InPlacePodLevelResourcesVerticalScaling InPlacePodVerticalScaling InPlacePodVerticalScalingSchedulerPreemption
+    InterPodAffinityHostnameFastPath MatchLabelKeysInPodAffinity MatchLabelKeysInPodTopologySpread
     MatchLabelKeysInPodTopologySpreadSelectorMerge MinDomainsInPodTopologySpread NativeHistograms NodeDeclaredFeatures
     NodeInclusionPolicyInPodTopologySpread NominatedNodeNameForExpectation OpportunisticBatching PodDisruptionConditions
-    PodLevelResources PodObservedGenerationTracking PodSchedulingReadiness SchedulerAsyncAPICalls
-    SchedulerAsyncPreemption SchedulerPopFromBackoffQ SchedulerQueueingHints SidecarContainers StorageCapacityScoring
-    TaintTolerationComparisonOperators TopologyAwareWorkloadScheduling VolumeAttributesClass VolumeCapacityPriority
-    VolumeLimitScaling WorkloadAwarePreemption
+    PodGroupPreemptionPolicy PodLevelResources PodObservedGenerationTracking PodSchedulingReadiness
+    SchedulerAsyncAPICalls SchedulerAsyncPreemption SchedulerPopFromBackoffQ SchedulerPreQueueingHints
+    SchedulerQueueingHints SidecarContainers StorageCapacityScoring TaintTolerationComparisonOperators
+    TopologyAwareWorkloadScheduling VolumeAttributesClass VolumeCapacityPriority VolumeLimitScaling
+    WorkloadAwarePreemption
 """
 SCHEDULING = tuple(_OF_SCHEDULING.split())
+#: The gates that were merged into another one when they were removed.
+_SUCCESSORS = {"GangScheduling": "GenericWorkload", "WorkloadAwarePreemption": "GenericWorkload"}
 _ABOUT = {
     "source": f"kubernetes {MINORS[0].release} to {NEWEST.release}, lists and declarations of feature gates",
     "license": "Apache-2.0",
@@ -105,6 +110,8 @@ def _versions(name: str, specs: list[_Spec | None]) -> dict[str, Any]:
             versions.append([minor.number, *spec])
         elif before is not None and spec is None:
             gate["removed"] = minor.number
+            if name in _SUCCESSORS:
+                gate["successor"] = _SUCCESSORS[name]
     return gate
 
 

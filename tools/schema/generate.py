@@ -2,7 +2,8 @@
 
     python -m tools.schema.generate PACKAGES DIRECTORY
 
-It writes ``kubernetes-MINOR.json`` in DIRECTORY. PACKAGES holds two installed packages, both Apache-2.0 and of the same
+It writes ``kubernetes-MINOR.json`` in DIRECTORY: for the served minor version all types, for a newer one only those of
+the API versions that came with it (``ADDED``). PACKAGES holds two installed packages, both Apache-2.0 and of the same
 minor version of Kubernetes:
 
 ``kubernetes-validate``
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,8 @@ VERSIONS = (
     "apiextensions-apiserver.pkg.apis.apiextensions.v1",
     "apimachinery.pkg.apis.meta.v1",
 )
+#: The API versions that newer minor versions added and the server serves, by minor version.
+ADDED = {"1.37": ("api.scheduling.v1beta1", "api.scheduling.v1alpha3")}
 _ROOT = "io.k8s."
 _APIMACHINERY = "io.k8s.apimachinery.pkg."
 #: Definitions that are one value in JSON, by their Go type.
@@ -83,7 +87,10 @@ def main(directory: Path, into: Path) -> None:
         raise SystemExit(f"kubectl {kubectl.version} does not belong to the schemas of {schemas.version}")
     path = f"kubernetes_validate/kubernetes-json-schema/v{minor}.0-local/_definitions.json"
     definitions = json.loads((directory / path).read_text(encoding="utf-8"))["$defs"]
-    types = _Types(definitions, GoBinary(directory / "bin" / "kubectl")).made()
+    added = ADDED.get(minor)
+    types = _Types(definitions, GoBinary(directory / "bin" / "kubectl")).made(added or VERSIONS)
+    if added is not None:
+        types = {model: entry for model, entry in types.items() if _version_of(entry["definition"]) in added}
     about = {
         "kubernetes": minor,
         "sources": [f"{package.name} {package.version} ({_license(package)})" for package in (schemas, kubectl)],
@@ -92,6 +99,11 @@ def main(directory: Path, into: Path) -> None:
         "generator": "tools/schema/generate.py",
     }
     (into / f"kubernetes-{minor}.json").write_text(_text(about, types), encoding="utf-8")
+
+
+def _version_of(definition: str) -> str:
+    """``api.apps.v1`` of a definition's name."""
+    return definition.removeprefix(_ROOT).rpartition(".")[0]
 
 
 def _license(package: Distribution) -> str:
@@ -107,9 +119,10 @@ class _Types:
         self._models = _model_names(list(definitions))
         self._made: dict[str, Definition] = {}
 
-    def made(self) -> dict[str, Definition]:
+    def made(self, versions: Sequence[str]) -> dict[str, Definition]:
+        """The types of the kinds in some API versions, and those that they are made of, by model."""
         for name, definition in self._definitions.items():
-            served = name.removeprefix(_ROOT).rpartition(".")[0] in VERSIONS
+            served = _version_of(name) in versions
             # The messages of lists are all alike; lists of something else than items are kinds of their own.
             is_list = name.endswith("List") and "items" in definition.get("properties", ())
             if served and not is_list and definition.get("x-kubernetes-group-version-kind"):

@@ -1,6 +1,6 @@
 """Writes what Kubernetes defines of the metrics of a scheduler, in each minor version.
 
-    python -m tools.schema.metrics DIRECTORY 31=SOURCES ... 36=SOURCES
+    python -m tools.schema.metrics DIRECTORY 31=SOURCES ... 37=SOURCES
 
 It writes ``kubernetes_metrics.json`` in DIRECTORY. SOURCES are Kubernetes' sources (Apache-2.0) of a minor version, of
 which ``test/instrumentation`` and ``pkg/scheduler/metrics`` are read. The first has two lists: of the metrics that are
@@ -29,6 +29,7 @@ _NAMES = (
     "authentication_duration_seconds",
     "authorization_attempts_total",
     "authorization_duration_seconds",
+    "dynamic_resource_allocation_resourceclaim_creates_total",
     "kubernetes_feature_enabled",
     "kubernetes_healthcheck",
     "kubernetes_healthchecks_total",
@@ -38,6 +39,8 @@ _NAMES = (
     "scheduler_async_api_call_execution_duration_seconds",
     "scheduler_async_api_call_execution_total",
     "scheduler_cache_size",
+    "scheduler_dra_bindingconditions_allocations_total",
+    "scheduler_dra_bindingconditions_wait_duration_seconds",
     "scheduler_event_handling_duration_seconds",
     "scheduler_framework_extension_point_duration_seconds",
     "scheduler_goroutines",
@@ -68,8 +71,18 @@ _NAMES = (
     "scheduler_unschedulable_pods",
     "scheduler_volume_scheduling_stage_error_total",
 )
+_OF_DEVICES = ["driver", "profile", "status"]
+#: What the lists lack of the metrics that the scheduler's code defines.
+_UNLISTED: dict[str, dict[str, Any]] = {
+    "scheduler_dra_bindingconditions_allocations_total": {"type": "Counter", "labels": _OF_DEVICES},
+    "scheduler_dra_bindingconditions_wait_duration_seconds": {
+        "type": "Histogram",
+        "labels": _OF_DEVICES,
+        "buckets": [0.1 * 2**power for power in range(14)],
+    },
+}
 _ABOUT = {
-    "source": "kubernetes 1.31 to 1.36, test/instrumentation and pkg/scheduler/metrics",
+    "source": "kubernetes 1.31 to 1.37, test/instrumentation and pkg/scheduler/metrics",
     "license": "Apache-2.0",
     "copyright": "The Kubernetes Authors",
     "generator": "tools/schema/metrics.py",
@@ -81,7 +94,7 @@ Metrics = dict[str, dict[str, Any]]
 
 def main(directory: Path, sources: dict[int, Path]) -> None:
     """Write the file. Raises SystemExit if no minor version has a metric."""
-    newest: Metrics = {}
+    newest: Metrics = dict(_UNLISTED)
     versions: dict[str, list[tuple[int, str | None]]] = {name: [] for name in _NAMES}
     for minor, kubernetes in sorted(sources.items()):
         listed = _listed(kubernetes / "test/instrumentation")

@@ -32,9 +32,12 @@ class Jobs:
         *,
         scheduler_names: Sequence[str],
         spec_parts: Sequence[Callable[[], dict[str, Any]]],
+        are_units: bool = False,
     ) -> None:
         self._server, self._random = server, random
         self._scheduler_names, self._spec_parts = scheduler_names, spec_parts
+        #: Whether the pods of Kubernetes' groups have the priority of their group, as they must since 1.37.
+        self._are_units = are_units
         self._interval = random.choice((2.0, 4.0))  # seconds between two jobs
         self._started = 0
 
@@ -53,7 +56,8 @@ class Jobs:
         name, size = f"job-{self._started}", draw.randint(2, 5)
         needs, timeout, api = draw.randint(1, size), draw.choice((1, 60)), draw.choice(APIS)
         options = self._group_options() if api is KUBERNETES else {}
-        pods = self._pods(name, size, needs=needs, api=api, in_one_zone="schedulingConstraints" in options)
+        same = {"priority": options["priority"]} if options and self._are_units else {}
+        pods = self._pods(name, size, needs=needs, api=api, in_one_zone="schedulingConstraints" in options, **same)
         objects = [group(name, needs, api=api, timeout=timeout, **options), *pods]
         if draw.random() < 0.3:
             draw.shuffle(objects)
@@ -65,7 +69,10 @@ class Jobs:
     def _group_options(self) -> dict[str, Any]:
         """Random optional fields of a PodGroup."""
         draw = self._random
-        options = {"priority": draw.choice((0, 10, 100)), "disruptionMode": draw.choice(("Pod", "PodGroup"))}
+        options: dict[str, Any] = {
+            "priority": draw.choice((0, 10, 100)),
+            "disruptionMode": draw.choice(({"single": {}}, {"all": {}})),
+        }
         return options | ({"schedulingConstraints": {"topology": [{"key": "zone"}]}} if draw.random() < 0.3 else {})
 
     async def _recreate_group(self) -> None:
@@ -75,9 +82,9 @@ class Jobs:
         await asyncio.sleep(self._random.uniform(0.0, 2.0))
         self._server.put(chosen)
 
-    def _pods(self, job: str, size: int, *, needs: int, api: PodGroupAPI, in_one_zone: bool) -> list[Pod]:
+    def _pods(self, job: str, size: int, *, needs: int, api: PodGroupAPI, in_one_zone: bool, **fixed: Any) -> list[Pod]:
         draw, names = self._random, self._scheduler_names
-        same: dict[str, Any] = {"cpu": draw.choice(("100m", "1", "2")), "priority": draw.choice((0, 10, 100))}
+        same: dict[str, Any] = {"cpu": draw.choice(("100m", "1", "2")), "priority": draw.choice((0, 10, 100))} | fixed
         scheduler = draw.choice(names)
         spec_part = draw.choice(self._spec_parts) if scheduler == names[0] and draw.random() < 0.3 else dict
         labels = {"app": "job", "job": job, "size": str(size), "needs": str(needs)}

@@ -61,6 +61,8 @@ def waits_for_gang(server: SimulatedServer, pod: Pod) -> bool:
     if "together" in pod.metadata.labels:
         return True
     members = _jobs(server).get(pod.metadata.labels["job"], [])
+    if any(member.spec.scheduling_gates for member in members):  # since 1.37 they gate the others
+        return True
     return sum(bool(member.spec.node_name) for member in members) < _min_count(pod)
 
 
@@ -73,6 +75,8 @@ def unscheduled_gangs(server: SimulatedServer, scheduler_names: Sequence[str]) -
         pending = [pod for pod in members if not pod.spec.node_name and pod.spec.scheduler_name in scheduler_names]
         needed = _min_count(members[0]) - (len(members) - len(pending))
         if any(pod.spec.volumes or pod.spec.resource_claims or "together" in pod.metadata.labels for pod in members):
+            continue
+        if any(pod.spec.scheduling_gates for pod in members):  # since 1.37 they gate the others
             continue
         if pending and needed > 0 and len(_placed_one_by_one(server, pending)) >= needed:
             yield f"{job} is pending, and {needed} of its pods fit"

@@ -27,7 +27,7 @@ from kubestow.observability.observability import CompositeObserver
 from kubestow.plugins import in_tree_registry
 from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.process import Heartbeat
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.observer import Observer
@@ -47,6 +47,8 @@ from tests.fault_simulation.scheduler.stalls import ElectionBeside, stalling_plu
 
 #: Those of gangs, with topologies and preemption.
 _GATES = GATES | dict.fromkeys(("TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"), True)
+#: The same in v1.37.
+_GATES_OF_UNITS = dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling"), True)
 #: Longest time of a graceful shutdown in seconds, which includes requests in flight.
 _GRACE_PERIOD = 30.0
 
@@ -85,12 +87,15 @@ class Features:
     leader_election: bool
     http: bool
     stalls: bool = False
-    minor: Minor = NEWEST
+    minor: Minor = DEFAULT_MINOR
 
     @property
     def gates(self) -> config.FeatureGates:
-        """The feature gates of the scheduler: the defaults, and those of gangs where they are as in the newest."""
-        return config.FeatureGates(_GATES if self.minor == NEWEST else {}, minor=self.minor)
+        """The feature gates of the scheduler: the defaults, and those of gangs in the versions that simulate them."""
+        of_gangs = _GATES if self.minor == DEFAULT_MINOR else {}
+        if self.minor.has(Behaviour.POD_GROUPS_ARE_UNITS):
+            of_gangs = _GATES_OF_UNITS
+        return config.FeatureGates(of_gangs, minor=self.minor)
 
 
 class Checks(Protocol):

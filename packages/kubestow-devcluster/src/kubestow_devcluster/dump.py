@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kubestow.api.conversion import is_former, to_hub
+from kubestow.api.conversion import conversion_of
 from kubestow.api.formats.yaml_documents import yaml_documents
 from kubestow.errors import InputError
 from kubestow.files import as_utf8
@@ -132,8 +132,8 @@ class _Loader:
         """The object read by its kind's schema; None if it is skipped. Raises InputError."""
         api_version = str(new.get("apiVersion"))
         kind = self._kinds.get((api_version, new["kind"]))
-        if kind is None and is_former(api_version, new["kind"]):
-            new = to_hub(api_version.rpartition("/")[2], new)
+        if kind is None and (group := conversion_of(api_version, new["kind"])) is not None:
+            new = group.to_hub(api_version.rpartition("/")[2], new)
             kind = self._kinds.get((new["apiVersion"], new["kind"]))
         if kind is None:
             _count(self._result.skipped, new["kind"])

@@ -19,7 +19,7 @@ from kubestow import process
 from kubestow.cli.ending import wait_for_signal
 from kubestow.cli.inputs import grouped_options, is_loopback
 from kubestow.errors import InputError, KubestowError
-from kubestow.rules.minors import NEWEST, OLDEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, NEWEST, NOT_COMPARED, OLDEST, Minor
 from kubestow_devcluster.cli.kubeconfig import SecureServing, write_kubeconfig
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ _OPTIONS = (
     ),
     click.option(
         "--kubernetes-version",
-        default=str(NEWEST),
+        default=str(DEFAULT_MINOR),
         show_default=True,
         metavar="MINOR",
-        help=f"Version of Kubernetes to serve and to simulate, {OLDEST} to {NEWEST}.",
+        help=f"Version of Kubernetes to serve and to simulate, {OLDEST} to {NEWEST}. {NOT_COMPARED}.",
     ),
     click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on."),
     click.option(

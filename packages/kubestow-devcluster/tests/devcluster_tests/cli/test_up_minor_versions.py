@@ -15,7 +15,7 @@ from core_tests.hang_limit import HANG_LIMIT
 from devcluster_tests.cli.up_process import COMMAND, ended
 from devcluster_tests.kubectl import NEEDS_KUBECTL, Kubectl
 from devcluster_tests.test_apiserver_command import running_server
-from kubestow.api.conversion import GROUP, from_hub
+from kubestow.api.conversion import DEVICES
 
 pytestmark = NEEDS_KUBECTL
 
@@ -44,8 +44,8 @@ def resource_slice(node: str) -> dict[str, Any]:
 
 def in_version(version: str, obj: dict[str, Any]) -> str:
     """An object of resource.k8s.io/v1 in the version that is served."""
-    converted = obj if version == "v1" else from_hub(version, obj)
-    return yaml.safe_dump({"apiVersion": f"{GROUP}/{version}", **converted})
+    converted = obj if version == "v1" else DEVICES.from_hub(version, obj)
+    return yaml.safe_dump({"apiVersion": f"{DEVICES.name}/{version}", **converted})
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ async def test_the_scheduler_of_the_minor_version_binds_pods_and_allocates_claim
         async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as response:
             requests = [line for line in (await response.text()).splitlines() if line.startswith("apiserver_request")]
         watched = "".join(line for line in requests if 'verb="WATCH"' in line)
-        assert f'group="{GROUP}",resource="resourceclaims"' in watched and 'code="404"' not in watched
+        assert f'group="{DEVICES.name}",resource="resourceclaims"' in watched and 'code="404"' not in watched
     finally:
         process.terminate()
         _, errors = await process.communicate()
@@ -115,4 +115,4 @@ async def test_run_is_the_scheduler_of_its_api_server(minor: str, tmp_path: Path
 async def test_a_version_that_cannot_be_served_is_an_error() -> None:
     status, err = await ended("--kubernetes-version", "1.29")
     assert status == 1
-    assert err == "kubestow: --kubernetes-version: version 1.29 is not supported, expected 1.31 to 1.36\n"
+    assert err == "kubestow: --kubernetes-version: version 1.29 is not supported, expected 1.31 to 1.37\n"

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubestow.cli.inputs import parse_minor
 from kubestow.cli.output import print_data, print_result
 from kubestow.errors import InputError, KubestowError
+from kubestow.rules.minors import NOT_COMPARED
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -55,6 +57,12 @@ def _percentage(context: click.Context, parameter: click.Parameter, text: str | 
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Run on this cluster instead of an embedded API server. It should serve nothing else.",
+)
+@click.option(
+    "--emulated-version",
+    default="",
+    metavar="MINOR",
+    help=f"Kubernetes minor that kubestow decides as, such as 1.33. Default: that of the API server. {NOT_COMPARED}.",
 )
 @click.option("--core", is_flag=True, help="Run the engine alone: objects in memory, no API server, no HTTP.")
 @click.option("--external-scheduler", is_flag=True, help="Measure the scheduler that runs on the cluster already.")
@@ -153,7 +161,11 @@ def _run_options(options: Mapping[str, Any]) -> RunOptions:
         raise click.UsageError("--external-scheduler requires --kubeconfig")
     if not external and (options["scheduler_pid"] or options["metrics_url"]):
         raise click.UsageError("--scheduler-pid and --metrics-url require --external-scheduler")
+    if external and options["emulated_version"]:
+        raise click.UsageError("--emulated-version cannot be used together with --external-scheduler")
+    minor = parse_minor(options["emulated_version"]) if options["emulated_version"] else None
     return RunOptions(
+        minor=minor,
         kubeconfig=str(kubeconfig.resolve()) if kubeconfig is not None else "",
         core=core,
         external=ExternalScheduler(options["scheduler_pid"] or 0, options["metrics_url"]) if external else None,

@@ -11,6 +11,7 @@ import click
 from kubestow.cli.inputs import SchedulerInput
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
 from kubestow.errors import InputError
+from kubestow.rules.minors import NOT_COMPARED
 from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _PER_SIDE = "Given twice, of the baseline and of the candidate."
     "emulated_versions",
     multiple=True,
     metavar="VERSION",
-    help=f"Kubernetes minor to decide as, such as 1.33. Default: the cluster's. {_PER_SIDE}",
+    help=f"Kubernetes minor to decide as, such as 1.33. Default: the cluster's. {_PER_SIDE} {NOT_COMPARED}.",
 )
 @simulation_options()
 @click.option(

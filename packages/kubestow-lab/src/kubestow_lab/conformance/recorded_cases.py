@@ -21,7 +21,7 @@ import msgspec
 from kubestow.api.json_text import UNDECODABLE
 from kubestow.errors import InputError
 from kubestow.files import MAX_DUMP
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 
 Object = dict[str, Any]
 
@@ -170,7 +170,7 @@ _FOLDER = re.compile(r"v1\.\d+")
 
 def _minor_of_folder(path: Path) -> Minor:
     folder = path.absolute().parent.name
-    return Minor.parse(folder, subject=str(path)) if _FOLDER.fullmatch(folder) else NEWEST
+    return Minor.parse(folder, subject=str(path)) if _FOLDER.fullmatch(folder) else DEFAULT_MINOR
 
 
 def _recorded_minor(line: Any, of_file: Minor) -> Minor:

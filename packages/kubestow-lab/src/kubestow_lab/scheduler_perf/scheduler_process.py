@@ -20,6 +20,7 @@ from kubestow.client.rest.transport import Transport
 from kubestow.config import API_VERSION, KIND, FeatureGates
 from kubestow.errors import InputError
 from kubestow.process import WallClock, stop_process
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow_lab.scheduler_perf.scheduler_metrics import MetricsSource
 from kubestow_lab.scheduler_perf.session import WorkloadFailed
 from kubestow_lab.scheduler_perf.test_cases import read_document
@@ -49,8 +50,8 @@ class MeasuredScheduler:
         raise WorkloadFailed(f"the scheduler ended with status {status}: {last}")
 
 
-def supported_gates(gates: Mapping[str, bool]) -> tuple[dict[str, bool], list[str]]:
-    """The feature gates that kubestow can be started with, and why the others are left out.
+def supported_gates(gates: Mapping[str, bool], minor: Minor = DEFAULT_MINOR) -> tuple[dict[str, bool], list[str]]:
+    """The feature gates that kubestow can be started with as a minor version, and why the others are left out.
 
     Workload files turn gates off that are locked to true by now; that is no reason not to run them.
     """
@@ -60,7 +61,7 @@ def supported_gates(gates: Mapping[str, bool]) -> tuple[dict[str, bool], list[st
         problems: dict[str, str] = {}
         for name, enabled in remaining.items():
             try:
-                FeatureGates(accepted | {name: enabled})
+                FeatureGates(accepted | {name: enabled}, minor=minor)
             except InputError as error:
                 problems[name] = error.problem
             else:
@@ -86,11 +87,12 @@ def scheduler_configuration(file: Path | None, kubeconfig: str = "") -> dict[str
 
 @asynccontextmanager
 async def scheduler_process(
-    configuration: Mapping[str, Any], gates: Mapping[str, bool], *, master: str = ""
+    configuration: Mapping[str, Any], gates: Mapping[str, bool], *, master: str = "", minor: Minor | None = None
 ) -> AsyncIterator[MeasuredScheduler]:
     """Start a scheduler, wait until it schedules, and stop it on exit.
 
-    ``master`` is the URL of an API server without a kubeconfig. Raises WorkloadFailed if the scheduler does not start.
+    ``master`` is the URL of an API server without a kubeconfig. The scheduler emulates the ``minor`` version if one is
+    given. Raises WorkloadFailed if the scheduler does not start.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -105,6 +107,8 @@ async def scheduler_process(
             f"--authorization-always-allow-paths={_ALLOWED_PATHS}",
             "--feature-gates=" + ",".join(f"{name}={str(enabled).lower()}" for name, enabled in gates.items()),
         ]
+        if minor is not None:
+            arguments.append(f"--emulated-version={minor}")
         if master:
             arguments.append(f"--master={master}")
         process = await asyncio.create_subprocess_exec(

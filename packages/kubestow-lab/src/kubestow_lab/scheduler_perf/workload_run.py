@@ -21,6 +21,7 @@ from kubestow.observability.observability import Observability
 from kubestow.plugins import in_tree_registry
 from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.process import WallClock
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import with_custom
 from kubestow.scheduling.scheduler import Scheduler
@@ -58,7 +59,8 @@ class RunOptions:
     """Which cluster and which scheduler a workload is run with.
 
     Without ``kubeconfig`` an embedded API server is started; ``core`` runs the engine alone. ``external`` is the
-    scheduler to measure instead of kubestow. ``keep`` leaves the created objects.
+    scheduler to measure instead of kubestow. ``keep`` leaves the created objects. kubestow decides as the ``minor``
+    version of Kubernetes; None stands for that of the API server, or the default one.
     """
 
     kubeconfig: str = ""
@@ -66,6 +68,7 @@ class RunOptions:
     external: ExternalScheduler | None = None
     keep: bool = False
     seed: int = 1
+    minor: Minor | None = None
     execution: ExecutionOptions = field(default_factory=ExecutionOptions)
 
 
@@ -163,20 +166,27 @@ async def _target(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Tar
             probe = await _external_probe(options.external, credentials, stack)
             yield _Target(cluster, probe, name, "external scheduler", cleans_up=not options.keep)
             return
-        gates, left_out = supported_gates(plan.feature_gates)
+        gates, left_out = supported_gates(plan.feature_gates, options.minor or DEFAULT_MINOR)
         configuration = scheduler_configuration(plan.scheduler_configuration, options.kubeconfig)
-        scheduler = await stack.enter_async_context(scheduler_process(configuration, gates, master=url))
+        scheduler = await stack.enter_async_context(
+            scheduler_process(configuration, gates, master=url, minor=options.minor)
+        )
         metrics = await stack.enter_async_context(metrics_of(scheduler.metrics_url))
         process = ProcessUsage(scheduler.process.pid)
         yield _Target(
             cluster,
             SchedulerProbe(process, process.cpu_seconds, metrics),
             name,
-            f"kubestow {VERSION}",
+            _name(options),
             failed=scheduler.failed(),
             left_out_gates=tuple(left_out),
             cleans_up=bool(options.kubeconfig) and not options.keep,
         )
+
+
+def _name(options: RunOptions) -> str:
+    """kubestow in the result."""
+    return f"kubestow {VERSION}" if options.minor is None else f"kubestow {VERSION} as Kubernetes {options.minor}"
 
 
 async def _external_probe(
@@ -194,9 +204,10 @@ async def _external_probe(
 @asynccontextmanager
 async def _engine(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Target]:
     """The scheduler in this process, on objects in memory. CPU time and memory are those of the whole process."""
-    gates, left_out = supported_gates(plan.feature_gates)
-    feature_gates = config.FeatureGates(gates)
-    registry, pod_group_apis = in_tree_registry(), find_pod_group_apis()
+    minor = options.minor or DEFAULT_MINOR
+    gates, left_out = supported_gates(plan.feature_gates, minor)
+    feature_gates = config.FeatureGates(gates, minor=minor)
+    registry, pod_group_apis = in_tree_registry(minor), find_pod_group_apis()
     cluster, clock = InMemoryCluster(with_custom(api.kind for api in pod_group_apis)), WallClock()
     observability = Observability(clock, feature_gates)
     file = plan.scheduler_configuration
@@ -231,7 +242,7 @@ async def _engine(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Tar
             cluster,
             SchedulerProbe(ProcessUsage(os.getpid()), time.process_time, scrape),
             "in memory",
-            f"kubestow {VERSION}, engine alone",
+            f"{_name(options)}, engine alone",
             failed=failed(),
             left_out_gates=tuple(left_out),
         )

@@ -9,7 +9,7 @@ import pytest
 
 from kubestow.errors import InputError
 from kubestow.plugins import in_tree_registry
-from kubestow.rules.minors import NEWEST
+from kubestow.rules.minors import DEFAULT_MINOR
 from kubestow_lab.conformance.recorded_cases import Case, read_cases
 from kubestow_lab.conformance.scheduling_replay import replay
 
@@ -73,7 +73,9 @@ def on(node_name: str) -> dict[str, Any]:
 
 def outcomes(cluster: dict[str, Any], *pods: dict[str, Any]) -> list[str]:
     """The node or the message of each pod."""
-    case = Case("case", "volumebinding", None, {}, NEWEST, cluster, list(pods), [{"result": "?"} for _ in pods], None)
+    case = Case(
+        "case", "volumebinding", None, {}, DEFAULT_MINOR, cluster, list(pods), [{"result": "?"} for _ in pods], None
+    )
     actual: dict[str, dict[str, Any]] = {p["metadata"]["name"]: {} for p in pods}
     for mismatch in replay(case, in_tree_registry()):
         actual[mismatch.pod.removeprefix("default/")][mismatch.field] = mismatch.actual

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -88,12 +89,28 @@ def test_lists_results_and_comparisons_are_data_too(tmp_path: Path, capsys: pyte
     assert comparison["unmatched"] == []
 
 
+def test_a_workload_runs_as_another_minor_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = workload_file(tmp_path)
+    assert run(file, "--param", "pods=3", "--emulated-version", "1.32", "-o", "json") == 0
+    assert run(file, "--param", "pods=3", "--emulated-version", "1.32", "--core", "-o", "json") == 0
+    [of_process, of_engine] = map(
+        json.loads, re.findall(r"^\{.*?^\}", capsys.readouterr().out, re.DOTALL | re.MULTILINE)
+    )
+    assert of_process["workloads"][0]["scheduler"].endswith(" as Kubernetes 1.32")
+    assert of_engine["workloads"][0]["scheduler"].endswith(" as Kubernetes 1.32, engine alone")
+    for result in (of_process, of_engine):
+        left_out = " ".join(result["workloads"][0]["leftOutFeatureGates"])
+        assert "GangScheduling, known since 1.35" in left_out
+        assert "SchedulerQueueingHints" not in left_out, "it is not locked in 1.32"
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "problem"),
     [
         ((), 2, "expected a workload, such as SchedulingBasic/500Nodes"),
         (("SchedulingBasic", "--core", "--external-scheduler"), 2, "--core cannot be used together with"),
         (("SchedulingBasic", "--external-scheduler"), 2, "--external-scheduler requires --kubeconfig"),
+        (("SchedulingBasic", "--emulated-version", "1.99"), 1, "version 1.99 is not supported"),
         (("SchedulingBasic", "--scheduler-pid", "1"), 2, "require --external-scheduler"),
         (("SchedulingBasic", "--fail-above", "10%"), 2, "--fail-above requires --compare"),
         (("SchedulingBasic", "-o", "xml"), 1, "expected table, json, yaml or html=FILE, got 'xml'"),

@@ -1,7 +1,13 @@
-"""The PodGroup of Kubernetes (scheduling.k8s.io/v1alpha2), as gang scheduling reads it."""
+"""The groups of Kubernetes (scheduling.k8s.io), as gang scheduling reads them: PodGroup and CompositePodGroup.
+
+Those of older versions are converted when they are read (:mod:`kubestow.api.conversion`).
+"""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from kubestow.api.custom import CustomObject
 from kubestow.api.meta import APIObject, ObjectMeta
 
 
@@ -16,8 +22,8 @@ class Condition(APIObject, frozen=True):
     last_transition_time: str | None = None
 
 
-class BasicSchedulingPolicy(APIObject, frozen=True):
-    """``schedulingPolicy.basic``: pods are scheduled individually."""
+class NoFields(APIObject, frozen=True):
+    """A choice without fields, such as ``schedulingPolicy.basic``: pods are scheduled individually."""
 
 
 class GangSchedulingPolicy(APIObject, frozen=True):
@@ -29,7 +35,7 @@ class GangSchedulingPolicy(APIObject, frozen=True):
 class PodGroupSchedulingPolicy(APIObject, frozen=True):
     """``spec.schedulingPolicy``: exactly one field is set."""
 
-    basic: BasicSchedulingPolicy | None = None
+    basic: NoFields | None = None
     gang: GangSchedulingPolicy | None = None
 
 
@@ -45,27 +51,75 @@ class PodGroupSchedulingConstraints(APIObject, frozen=True):
     topology: list[TopologyConstraint] = []
 
 
-class PodGroupSpec(APIObject, frozen=True):
-    """``spec`` of a PodGroup.
+class DisruptionMode(APIObject, frozen=True):
+    """``spec.disruptionMode``: whether the children of a group are evicted each by itself, or ``all`` together."""
 
-    ``disruption_mode`` is the unit of preemption: ``Pod`` (each pod individually) or ``PodGroup`` (all pods together).
-    """
+    single: NoFields | None = None
+    all: NoFields | None = None
+
+
+class PodGroupSpec(APIObject, frozen=True):
+    """``spec`` of a PodGroup; ``preemption_policy`` is None where the server does not have the field."""
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
-    disruption_mode: str = "Pod"
+    disruption_mode: DisruptionMode = DisruptionMode()
     priority: int | None = None
+    preemption_policy: str | None = None
+    parent_composite_pod_group_name: str | None = None
+
+    @property
+    def is_disrupted_as_a_whole(self) -> bool:
+        """Whether all pods of the group are evicted together."""
+        return self.disruption_mode.all is not None
 
 
 class PodGroupStatus(APIObject, frozen=True):
-    """``status`` of a PodGroup; the scheduler sets the condition PodGroupScheduled."""
+    """``status`` of a PodGroup; the scheduler sets one of its conditions."""
 
     conditions: list[Condition] = []
 
 
 class PodGroup(APIObject, frozen=True):
-    """The PodGroup of Kubernetes (scheduling.k8s.io/v1alpha2)."""
+    """The PodGroup of Kubernetes (scheduling.k8s.io/v1beta1)."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
+
+
+class CompositeGangSchedulingPolicy(APIObject, frozen=True):
+    """``schedulingPolicy.gang`` of a composite group: at least ``min_group_count`` child groups are scheduled."""
+
+    min_group_count: int = 0
+
+
+class CompositeSchedulingPolicy(APIObject, frozen=True):
+    """``spec.schedulingPolicy`` of a composite group: exactly one field is set."""
+
+    basic: NoFields | None = None
+    gang: CompositeGangSchedulingPolicy | None = None
+
+
+class CompositePodGroupSpec(APIObject, frozen=True):
+    """``spec`` of a CompositePodGroup."""
+
+    scheduling_policy: CompositeSchedulingPolicy = CompositeSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
+    disruption_mode: DisruptionMode = DisruptionMode()
+    priority: int | None = None
+    preemption_policy: str | None = None
+    parent_composite_pod_group_name: str | None = None
+
+    @property
+    def is_disrupted_as_a_whole(self) -> bool:
+        """Whether all pods of all groups below are evicted together."""
+        return self.disruption_mode.all is not None
+
+
+class CompositePodGroup(CustomObject, frozen=True):
+    """A group of PodGroups and of other such groups (scheduling.k8s.io/v1alpha3), watched with its feature gate."""
+
+    resource: ClassVar[str] = "compositepodgroups.v1alpha3.scheduling.k8s.io"
+    is_namespaced: ClassVar[bool] = True
+    spec: CompositePodGroupSpec = CompositePodGroupSpec()

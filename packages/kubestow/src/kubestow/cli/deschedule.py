@@ -87,7 +87,7 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
         interval=flags["descheduling-interval"].seconds,
         dry_run=flags["dry-run"],
         mode=_mode(flags),
-        scheduler=_scheduler_input(flags).read(),
+        scheduler=_scheduler_input(flags).read_for_server(),
         serving=None if flags["disable-metrics"] or reports_once else effective_flags.serving_options(flags),
         lease=lease,
         rate_limit=RateLimit(flags["client-connection-qps"], flags["client-connection-burst"]),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from kubestow.cli.flag_values import BOOL, DURATION, FLOAT, INT, PATH, STRING, STRINGS, one_of
 from kubestow.cli.scheduler_flags import SECTIONS, Flag, FlagCatalog
 from kubestow.config import Duration
+from kubestow.rules.minors import NOT_COMPARED
 
 _IGNORED = "Accepted and ignored."
 #: Flags whose defaults are not kube-scheduler's.
@@ -92,7 +93,8 @@ DESCHEDULE = FlagCatalog(
                 "emulated-version",
                 STRING,
                 "",
-                "Kubernetes minor that the scheduler is asked as, such as 1.33; default: the cluster's.",
+                "Kubernetes minor that the scheduler is asked as, such as 1.33; default: the cluster's. "
+                f"{NOT_COMPARED}.",
             ),
         ),
         "Tracing": (

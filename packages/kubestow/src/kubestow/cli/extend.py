@@ -11,7 +11,7 @@ import click
 
 from kubestow.cli.ending import run_until, wait_for_signal
 from kubestow.cli.inputs import ClusterConnection, is_loopback, newest_valid, parse_minor
-from kubestow.rules.minors import Minor
+from kubestow.rules.minors import NOT_COMPARED, Minor
 
 if TYPE_CHECKING:
     from kubestow.config import FeatureGates
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     "--emulated-version",
     default="",
     metavar="VERSION",
-    help="Kubernetes minor to emulate, such as 1.33. Default: that of the API server, with --cache.",
+    help=f"Kubernetes minor to emulate, such as 1.33. Default: that of the API server, with --cache. {NOT_COMPARED}.",
 )
 def extend(
     plugins: tuple[str, ...],

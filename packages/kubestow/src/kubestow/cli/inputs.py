@@ -18,6 +18,7 @@ import click
 
 from kubestow.cli.output import print_input
 from kubestow.errors import APIError, InputError
+from kubestow.rules.minors import NOT_COMPARED
 
 if TYPE_CHECKING:
     from kubestow.client.rest.credentials import Credentials
@@ -165,11 +166,20 @@ class SchedulerInput:
 
         Without ``--emulated-version``, the minor version is that of the ``cluster``, or the newest if it tells none.
         """
+        return self._options(self.minor(cluster))
+
+    def read_for_server(self) -> SchedulerOptions:
+        """The same before an API server is asked for its version, which the gates have to suit then.
+
+        Without ``--emulated-version``, they are those of the first minor version in which they are valid.
+        """
+        return self.read() if self.emulated_version else newest_valid(self._options)
+
+    def _options(self, minor: Minor) -> SchedulerOptions:
         from kubestow.config import FeatureGates
         from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
         from kubestow.plugins.registry import referenced_plugins
 
-        minor = self.minor(cluster)
         gates = FeatureGates.parse(self.feature_gates, minor=minor)
         return SchedulerOptions(self.config, referenced_plugins(self.plugins), gates, self.emulated_version)
 
@@ -188,22 +198,22 @@ class SchedulerInput:
 
 
 def parse_minor(emulated_version: str) -> Minor:
-    """The minor version of ``--emulated-version``: "1.33" or "kube=1.33"; "" is the newest. Raises InputError."""
-    from kubestow.rules.minors import NEWEST, Minor
+    """The minor version of ``--emulated-version``: "1.33" or "kube=1.33"; "" is the default. Raises InputError."""
+    from kubestow.rules.minors import DEFAULT_MINOR, Minor
 
-    return Minor.emulated(emulated_version, subject="--emulated-version") if emulated_version else NEWEST
+    return Minor.emulated(emulated_version, subject="--emulated-version") if emulated_version else DEFAULT_MINOR
 
 
 def newest_valid(build: Callable[[Minor], _Built]) -> _Built:
-    """What is built for the newest minor version for which the input is valid.
+    """What is built for the default minor version or, if the input is invalid there, the newest one that accepts it.
 
-    It validates input before an API server is asked for its version. Raises the InputError of the newest version if
+    It validates input before an API server is asked for its version. Raises the InputError of the default version if
     there is none.
     """
-    from kubestow.rules.minors import MINORS
+    from kubestow.rules.minors import DEFAULT_MINOR, MINORS
 
     problems = []
-    for minor in reversed(MINORS):
+    for minor in (DEFAULT_MINOR, *reversed(MINORS)):
         try:
             return build(minor)
         except InputError as error:
@@ -223,7 +233,8 @@ emulated_version_option = click.option(
     "--emulated-version",
     default="",
     metavar="VERSION",
-    help="Kubernetes minor to decide as, such as 1.33. Default: the cluster's, by its API server or newest kubelet.",
+    help="Kubernetes minor to decide as, such as 1.33. Default: the cluster's, by its API server or newest kubelet. "
+    f"{NOT_COMPARED}.",
 )
 
 #: Adds the options that configure the scheduler; the command gets them as ``scheduler``.
@@ -303,6 +314,8 @@ def fetch_objects(connection: ClusterConnection) -> LiveObjects:
 
 async def list_objects(transport: Transport) -> LiveObjects:
     """List everything that scheduling depends on. Raises APIError and Unreachable."""
+    from kubestow.api.conversion import DEVICES, GROUPS
+    from kubestow.api.scheduling import CompositePodGroup
     from kubestow.client.object_requests import list_pages, server_version
     from kubestow.client.served_versions import ServedVersions
     from kubestow.plugins.registry import find_pod_group_apis
@@ -312,10 +325,12 @@ async def list_objects(transport: Transport) -> LiveObjects:
     with suppress(APIError):  # not allowed: the kubelets tell the least version
         found.server_version = server_version(await transport.request("GET", "/version"))
     served = ServedVersions(transport)
-    await served.discover()
-    listed = [served.addressed(resource) for resource in with_custom(api.kind for api in find_pod_group_apis())]
+    for group in GROUPS:
+        await served.discover(group)
+    kinds: list[type[Any]] = [*(api.kind for api in find_pod_group_apis()), CompositePodGroup]
+    listed = [served.addressed(resource) for resource in with_custom(kinds)]
     resources = {f"{resource.prefix}/{resource.plural}": resource for resource in listed}
-    for_admission = (*_FOR_ADMISSION, f"{served.prefix(_CLAIM_TEMPLATES)}/{_CLAIM_TEMPLATES}")
+    for_admission = (*_FOR_ADMISSION, f"{served.prefix(DEVICES, _CLAIM_TEMPLATES)}/{_CLAIM_TEMPLATES}")
     optional = {path for path, resource in resources.items() if resource.optional} | {*for_admission}
     for path in (*resources, _PRIORITY_CLASSES, *for_admission):
         selector = resources[path].field_selector if path in resources else ""

@@ -10,6 +10,7 @@ import click
 
 from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
 from kubestow.errors import InputError
+from kubestow.rules.minors import NOT_COMPARED
 
 if TYPE_CHECKING:
     from kubestow.flight_record.exact_replay import ReplayResult
@@ -34,7 +35,8 @@ _SHOWN = 20
     "--emulated-version",
     default="",
     metavar="VERSION",
-    help="Decide again as this Kubernetes minor, such as 1.33, and report what differs. Default: the recorded.",
+    help="Decide again as this Kubernetes minor, such as 1.33, and report what differs. Default: the recorded. "
+    f"{NOT_COMPARED}.",
 )
 @output_option(*OUTPUTS)
 def replay(

@@ -12,7 +12,7 @@ import click
 from kubestow.cli.flag_command import FlagCommand, Flags
 from kubestow.cli.inputs import newest_valid
 from kubestow.log_fields import V, fields
-from kubestow.rules.minors import Minor
+from kubestow.rules.minors import NOT_COMPARED, Minor
 
 if TYPE_CHECKING:
     from kubestow.cli.scheduler_app import SchedulerApp
@@ -75,6 +75,8 @@ def run_scheduler(
                 emulating = create(emulated)
         else:
             _log.info("Emulating the version of --emulated-version", extra=fields(emulated=str(minor)))
+        if not emulating.gates.minor.is_compared:
+            _log.info(NOT_COMPARED, extra=fields())
         await emulating.run(**where, on_ready=ready, on_new_leader=new_leader)
 
     app.run_on_new_loop(schedule())

@@ -43,7 +43,7 @@ from kubestow.observability.observability import Observability
 from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.process import Heartbeat, WallClock, new_event_loop, raise_open_file_limit
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.extenders.stages import Extender
@@ -100,7 +100,7 @@ class SchedulerApp:
         plugins: Mapping[str, type[Plugin]] | None = None,
         source: Path | str | Mapping[str, Any] | None = None,
         feature_gates: str = "",
-        minor: Minor = NEWEST,
+        minor: Minor = DEFAULT_MINOR,
         seed: int | None = None,
     ) -> SchedulerApp:
         """Resolve plugins and load the configuration ``source``. Raises InputError for invalid input.

@@ -28,6 +28,7 @@ from kubestow.cli.flag_values import (
 )
 from kubestow.config import Duration
 from kubestow.http.tls import TLS_VERSIONS
+from kubestow.rules.minors import NOT_COMPARED
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
             "emulated-version",
             STRINGS,
             (),
-            "Kubernetes minor to emulate, as 1.33 or kube=1.33; default: that of the API server.",
+            f"Kubernetes minor to emulate, as 1.33 or kube=1.33; default: that of the API server. {NOT_COMPARED}.",
         ),
         Flag("emulation-forward-compatible", BOOL, False, _IGNORED),
         Flag("feature-gates", STRINGS, (), "Feature gates, as Name=true,Other=false; names can have the prefix kube:."),

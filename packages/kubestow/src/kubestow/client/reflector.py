@@ -24,7 +24,7 @@ from kubestow import gc_tuning
 from kubestow.api.json_text import UNDECODABLE
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.transport import APIStatus, Transport
-from kubestow.client.served_versions import ServedVersions, is_converted
+from kubestow.client.served_versions import ServedVersions, converted_group
 from kubestow.client.watch_decoding import (
     Bookmark,
     LineSplitter,
@@ -82,7 +82,7 @@ class Reflector:
         self._failures = _Failures(resource.plural, clock, random)
         on_decoded = None if raw_objects is None else partial(raw_objects.store, resource)
         self._versions = versions or ServedVersions(transport)
-        received = partial(self._versions.received, resource) if is_converted(resource) else None
+        received = partial(self._versions.received, resource) if converted_group(resource) else None
         self._decoder = ObjectDecoder(resource, partial(subscriber.unreadable, resource), on_decoded, received)
         self._collection = _Collection(transport, resource, self._decoder, self._versions)
         self._resource_version = ""  # where the next watch starts; empty: list first
@@ -254,10 +254,11 @@ class Reflector:
 
     async def _is_served_elsewhere(self) -> bool:
         """Whether the server, which may have been upgraded, serves the resource in another version than before."""
-        if not is_converted(self._resource):
+        group = converted_group(self._resource)
+        if group is None:
             return False
         before = self._versions.addressed(self._resource)
-        await self._versions.discover()
+        await self._versions.discover(group)
         return self._versions.addressed(self._resource) != before
 
     async def _wait_until_served(self) -> None:

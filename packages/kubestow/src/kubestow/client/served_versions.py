@@ -1,7 +1,8 @@
 """The versions in which an API server serves the resources that are converted (:mod:`kubestow.api.conversion`).
 
-They are discovered when a client starts, and again when a resource is not found at its path: the server may have been
-upgraded. Whatever addresses such a resource asks here for its prefix, and converts what it sends and receives.
+Those of resource.k8s.io are discovered when a client starts, and those of any group when a resource is not found at
+its path: the server may be older, or may have been upgraded. Whatever addresses such a resource asks here for its
+prefix, and converts what it sends and receives.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow.api.conversion import FORMER_VERSIONS, GROUP, HUB, KINDS, from_hub, to_hub
+from kubestow.api.conversion import DEVICES, GROUPS, ConvertedGroup
 from kubestow.api.json_text import UNDECODABLE, parse_json
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
@@ -25,7 +26,6 @@ _log = logging.getLogger(__name__)
 Raw = bytes | msgspec.Raw
 
 _encode = msgspec.json.Encoder().encode
-_GROUP_PATH = f"/apis/{GROUP}"
 
 
 class _Version(msgspec.Struct):
@@ -45,35 +45,37 @@ class _APIResourceList(msgspec.Struct):
 
 
 class ServedVersions:
-    """The version of each converted resource at one API server; v1 until :meth:`discover` has found another one."""
+    """The version of each converted resource at one API server; the hub version until another one is discovered."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        #: The former version of a plural that the server serves instead of v1.
-        self._former: dict[str, str] = {}
+        #: The former version of a plural that the server serves instead of the hub version, by group.
+        self._former: dict[str, dict[str, str]] = {}
 
-    async def discover(self) -> None:
-        """Ask the server. What it does not serve at all, or does not tell, is looked for in v1."""
+    async def discover(self, group: ConvertedGroup = DEVICES) -> None:
+        """Ask the server. What it does not serve at all, or does not tell, is looked for in the hub version."""
         try:
-            self._former = await self._served()
+            former = await self._served(group)
         except (APIError, Unreachable) as error:
             if not isinstance(error, APIError) or error.code != 404:
                 text = "cannot discover the versions of %s, continuing with %s: %s"
-                _log.warning(text, GROUP, HUB, error, extra=fields(group=GROUP, version=HUB, err=str(error)))
-            self._former = {}
-        if self._former:
-            versions = dict(sorted(self._former.items()))
-            _log.info("Former API versions are served", extra=fields(group=GROUP, **versions))
+                details = fields(group=group.name, version=group.hub, err=str(error))
+                _log.warning(text, group.name, group.hub, error, extra=details)
+            former = {}
+        self._former[group.name] = former
+        if former:
+            _log.info("Former API versions are served", extra=fields(group=group.name, **dict(sorted(former.items()))))
 
-    async def _served(self) -> dict[str, str]:
-        group: _APIGroup = await self._get(_GROUP_PATH, _APIGroup)
-        served = {each.version for each in group.versions}
+    async def _served(self, group: ConvertedGroup) -> dict[str, str]:
+        path = f"/apis/{group.name}"
+        found: _APIGroup = await self._get(path, _APIGroup)
+        served = {each.version for each in found.versions}
         former: dict[str, str] = {}
-        if HUB in served:
+        if group.hub in served:
             return former
-        for version in FORMER_VERSIONS:
+        for version in group.former:
             if version in served:
-                listed: _APIResourceList = await self._get(f"{_GROUP_PATH}/{version}", _APIResourceList)
+                listed: _APIResourceList = await self._get(f"{path}/{version}", _APIResourceList)
                 for resource in listed.resources:
                     former.setdefault(resource.name, version)
         return former
@@ -85,35 +87,39 @@ class ServedVersions:
         except UNDECODABLE as error:
             raise Unreachable(self._transport.server, f"malformed response at {path}: {error}") from None
 
-    def prefix(self, plural: str) -> str:
-        """The path of the version in which a resource of the group is served."""
-        return f"{_GROUP_PATH}/{self._former.get(plural, HUB)}"
+    def prefix(self, group: ConvertedGroup, plural: str) -> str:
+        """The path of the version in which a resource of a group is served."""
+        return f"/apis/{group.name}/{self._former.get(group.name, {}).get(plural, group.hub)}"
 
     def addressed(self, resource: Resource) -> Resource:
         """A resource with the prefix at which it is served."""
-        version = self._former_version(resource)
-        return resource if version is None else replace(resource, prefix=self.prefix(resource.plural))
+        former = self._former_version(resource)
+        return resource if former is None else replace(resource, prefix=self.prefix(former[0], resource.plural))
 
     def received(self, resource: Resource, data: Raw) -> Raw:
         """The JSON of an object as it was received, in the version of the resource; unchanged if it does not parse."""
-        version = self._former_version(resource)
-        if version is None:
+        former = self._former_version(resource)
+        if former is None:
             return data
         try:
             obj = parse_json(data)
         except UNDECODABLE:
             return data
-        return _encode(to_hub(version, obj)) if isinstance(obj, dict) else data
+        group, version = former
+        return _encode(group.to_hub(version, obj)) if isinstance(obj, dict) else data
 
     def sent(self, resource: Resource, obj: Mapping[str, Any]) -> Mapping[str, Any]:
         """An object in the version of the resource, or a patch of one, as it is to be sent."""
-        version = self._former_version(resource)
-        return obj if version is None else from_hub(version, obj)
+        former = self._former_version(resource)
+        return obj if former is None else former[0].from_hub(former[1], obj)
 
-    def _former_version(self, resource: Resource) -> str | None:
-        return self._former.get(resource.plural) if is_converted(resource) else None
+    def _former_version(self, resource: Resource) -> tuple[ConvertedGroup, str] | None:
+        group = converted_group(resource)
+        version = None if group is None else self._former.get(group.name, {}).get(resource.plural)
+        return None if group is None or version is None else (group, version)
 
 
-def is_converted(resource: Resource) -> bool:
-    """Whether a resource is served in another version by some API servers."""
-    return resource.kind in KINDS and resource.prefix == f"{_GROUP_PATH}/{HUB}"
+def converted_group(resource: Resource) -> ConvertedGroup | None:
+    """The group of a resource that some API servers serve in another version; None for other resources."""
+    prefix = resource.prefix.removeprefix("/apis/")
+    return next((g for g in GROUPS if prefix == g.hub_api_version and resource.kind in g.kinds), None)

@@ -45,6 +45,7 @@ class ExtensionPoint(StrEnum):
     QUEUE_SORT = "queueSort"
     PLACEMENT_GENERATE = "placementGenerate"
     PLACEMENT_SCORE = "placementScore"
+    POD_GROUP_POST_FILTER = "podGroupPostFilter"
 
     @property
     def interface(self) -> str:
@@ -57,14 +58,16 @@ class ExtensionPoint(StrEnum):
         return self in (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
 
 
-_PLACEMENT_POINTS = (ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE)
+_ADDED = {
+    ExtensionPoint.PLACEMENT_GENERATE: Behaviour.PLACEMENT_EXTENSION_POINTS,
+    ExtensionPoint.PLACEMENT_SCORE: Behaviour.PLACEMENT_EXTENSION_POINTS,
+    ExtensionPoint.POD_GROUP_POST_FILTER: Behaviour.POD_GROUP_POST_FILTER,
+}
 
 
 def extension_points(minor: Minor) -> tuple[ExtensionPoint, ...]:
     """The extension points of a minor version, in the order of :class:`ExtensionPoint`."""
-    if minor.has(Behaviour.PLACEMENT_EXTENSION_POINTS):
-        return tuple(ExtensionPoint)
-    return tuple(point for point in ExtensionPoint if point not in _PLACEMENT_POINTS)
+    return tuple(point for point in ExtensionPoint if point not in _ADDED or minor.has(_ADDED[point]))
 
 
 class _ConfigObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -133,6 +136,7 @@ class Plugins(_ConfigObject, frozen=True):
     multi_point: PluginSet = PluginSet()
     placement_generate: PluginSet = PluginSet()
     placement_score: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet = PluginSet()
 
     def at(self, point: ExtensionPoint) -> PluginSet:
         """The plugin set of one extension point."""

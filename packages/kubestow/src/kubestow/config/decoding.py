@@ -20,7 +20,7 @@ from msgspec import inspect
 
 from kubestow.api.formats.duration import Duration
 from kubestow.config.field_errors import FieldError, child
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -40,7 +40,9 @@ class Decoder:
     """
 
     def __init__(
-        self, minor: Minor = NEWEST, added: Mapping[tuple[type[msgspec.Struct], str], Behaviour] = MappingProxyType({})
+        self,
+        minor: Minor = DEFAULT_MINOR,
+        added: Mapping[tuple[type[msgspec.Struct], str], Behaviour] = MappingProxyType({}),
     ) -> None:
         self._unknown_since = {field: behaviour.since for field, behaviour in added.items() if not minor.has(behaviour)}
         self.type_errors: list[FieldError] = []

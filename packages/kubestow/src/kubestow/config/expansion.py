@@ -19,7 +19,7 @@ from kubestow.config.field_errors import FieldError
 from kubestow.config.plugin_args import NodeResourcesFitArgs
 from kubestow.config.validation import node_resources_fit_errors
 from kubestow.errors import ConfigurationError
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 
 Implements = Mapping[str, Set[str]]
 """The extension points ("preFilter", "score", …) that each registered plugin implements, by plugin name."""
@@ -41,7 +41,7 @@ def expand(profile: KubeSchedulerProfile, implements: Implements) -> Mapping[Ext
     Raises ConfigurationError for a plugin that is not registered, that is enabled at a point it does not implement, or
     that is enabled twice; for none or several queue sort plugins; and for a profile without a bind plugin.
     """
-    errors = list(_profile_errors(profile, implements, NEWEST))
+    errors = list(_profile_errors(profile, implements, DEFAULT_MINOR))
     if errors:
         raise ConfigurationError(f'profile "{profile.scheduler_name}"', [("", error.message) for error in errors])
     plugins = {}
@@ -53,7 +53,7 @@ def expand(profile: KubeSchedulerProfile, implements: Implements) -> Mapping[Ext
 
 
 def construction_errors(
-    configuration: KubeSchedulerConfiguration, implements: Implements, *, minor: Minor = NEWEST
+    configuration: KubeSchedulerConfiguration, implements: Implements, *, minor: Minor = DEFAULT_MINOR
 ) -> list[FieldError]:
     """The errors of building a scheduler of a ``minor`` version from a valid configuration and registered plugins."""
     return [FieldError("", error.message) for error in plugin_errors(configuration, implements, minor)]

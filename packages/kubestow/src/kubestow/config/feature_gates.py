@@ -20,7 +20,7 @@ from types import MappingProxyType
 import msgspec
 
 from kubestow.errors import InputError
-from kubestow.rules.minors import NEWEST, OLDEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, OLDEST, Behaviour, Minor
 
 _FILE = Path(__file__).with_name("feature_gates.json")
 _FLAG = "--feature-gates"
@@ -49,20 +49,32 @@ class FeatureSpec(msgspec.Struct, frozen=True):
 class _Gate(msgspec.Struct):
     """Each version: the minor version from which it holds, the stage, the default, whether it is locked to it.
 
-    ``removed`` is the first minor version without the gate, if one has removed it.
+    ``removed`` is the first minor version without the gate, if one has removed it. What it enabled then belongs to
+    another gate, ``successor``, or is always there if the gate was locked to be on.
     """
 
     versions: list[tuple[int, Stage, bool, bool]]
     removed: int | None = None
+    successor: str = ""
     dependencies: tuple[str, ...] = ()
 
     def at(self, minor: Minor) -> FeatureSpec | None:
         """The gate as it is in a minor version; None if that does not have it."""
         versions = [version for version in self.versions if version[0] <= minor.number]
-        if not versions or (self.removed is not None and minor.number >= self.removed):
+        if not versions or self.is_removed(minor):
             return None
         _, stage, default, lock_to_default = versions[-1]
         return FeatureSpec(stage, default, lock_to_default, self.dependencies)
+
+    def is_removed(self, minor: Minor) -> bool:
+        """Whether a minor version no longer has the gate."""
+        return self.removed is not None and minor.number >= self.removed
+
+    @property
+    def has_graduated(self) -> bool:
+        """Whether it was locked to be on in the last version that had it."""
+        _, _, default, lock_to_default = self.versions[-1]
+        return default and lock_to_default
 
 
 class _Gates(msgspec.Struct):
@@ -76,13 +88,13 @@ _GATES = msgspec.json.decode(_FILE.read_bytes(), type=_Gates)
 
 
 @cache
-def feature_specs(minor: Minor = NEWEST) -> Mapping[str, FeatureSpec]:
+def feature_specs(minor: Minor = DEFAULT_MINOR) -> Mapping[str, FeatureSpec]:
     """Every gate of a minor version that affects scheduling, by name, as it is there."""
     return _specs(_GATES.scheduling, minor)
 
 
 @cache
-def other_component_features(minor: Minor = NEWEST) -> Mapping[str, FeatureSpec]:
+def other_component_features(minor: Minor = DEFAULT_MINOR) -> Mapping[str, FeatureSpec]:
     """The gates of a minor version that mean nothing to scheduling, by name."""
     return _specs(_GATES.others, minor)
 
@@ -118,10 +130,15 @@ NOT_IMPLEMENTED = frozenset(
     {
         "CoordinatedLeaderElection",
         "DRAControlPlaneController",
+        "DRADerivedAttributes",
+        "DRADeviceCompatibilityGroups",
         "DRADeviceTaintRules",
+        "DRAFractionalCapacityRange",
         "DRAListTypeAttributes",
         "DRANodeAllocatableResources",
+        "DRAOptionalNodeOperations",
         "DRAWorkloadResourceClaims",
+        "InPlacePodVerticalScalingSchedulerPreemption",
         "NativeHistograms",
         "OpportunisticBatching",
     }
@@ -141,7 +158,7 @@ class FeatureGates:
     __slots__ = ("_enabled", "_overrides", "_subject", "minor")
 
     def __init__(
-        self, overrides: Mapping[str, bool] | None = None, *, minor: Minor = NEWEST, subject: str = _FLAG
+        self, overrides: Mapping[str, bool] | None = None, *, minor: Minor = DEFAULT_MINOR, subject: str = _FLAG
     ) -> None:
         overrides = overrides or {}
         _raise_if(subject, _override_errors(overrides, minor))
@@ -153,7 +170,7 @@ class FeatureGates:
             _raise_if(subject, self._dependency_errors())
 
     @classmethod
-    def parse(cls, text: str, *, minor: Minor = NEWEST, subject: str = _FLAG) -> FeatureGates:
+    def parse(cls, text: str, *, minor: Minor = DEFAULT_MINOR, subject: str = _FLAG) -> FeatureGates:
         """Parse the value of ``--feature-gates``: "GangScheduling=true,GenericWorkload=true". Raises InputError."""
         overrides = dict(_parse_assignment(part, subject) for part in text.split(",") if part)
         return cls(overrides, minor=minor, subject=subject)
@@ -163,12 +180,14 @@ class FeatureGates:
         return self if minor == self.minor else FeatureGates(self._overrides, minor=minor, subject=self._subject)
 
     def enabled(self, name: str) -> bool:
-        """Whether a gate is enabled; False for one that the minor version does not have, yet or any more.
+        """Whether what a gate enables is in effect; False for a gate that the minor version does not have yet.
 
-        Raises KeyError for a gate that no minor version has.
+        Without the gate, because it was removed, its successor counts, or whether it was locked to be on. Raises
+        KeyError for a gate that no minor version has.
         """
-        if name not in _GATES.scheduling:
-            raise KeyError(name)
+        gate = _GATES.scheduling[name]
+        if gate.is_removed(self.minor):
+            return gate.successor in self._enabled if gate.successor else gate.has_graduated
         return name in self._enabled
 
     def switched(self, name: str, *, on: bool) -> FeatureGates:

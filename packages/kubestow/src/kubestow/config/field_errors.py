@@ -19,7 +19,7 @@ from msgspec import inspect, structs
 from kubestow.api.formats.duration import Duration
 from kubestow.config.rendering import rendered
 from kubestow.errors import ConfigurationError
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 
 
 class FieldError(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ def child(path: str, name: str) -> str:
 class Wording:
     """How a minor version words the errors that show a value, and those about names."""
 
-    minor: Minor = NEWEST
+    minor: Minor = DEFAULT_MINOR
 
     def invalid(self, path: str, value: Any, detail: str) -> FieldError:
         """A value that violates a rule (``field.Invalid``)."""
@@ -79,7 +79,7 @@ class Wording:
 
 
 def invalid(path: str, value: Any, detail: str) -> FieldError:
-    """A value that violates a rule, in the wording of the newest minor version."""
+    """A value that violates a rule, in the wording of the default minor version."""
     return Wording().invalid(path, value, detail)
 
 

@@ -94,6 +94,7 @@ def _raise_if(errors: list[FieldError]) -> None:
 _ADDED: Mapping[tuple[type[Struct], str], Behaviour] = {
     (Plugins, "placementGenerate"): Behaviour.PLACEMENT_EXTENSION_POINTS,
     (Plugins, "placementScore"): Behaviour.PLACEMENT_EXTENSION_POINTS,
+    (Plugins, "podGroupPostFilter"): Behaviour.POD_GROUP_POST_FILTER,
     (DynamicResourcesArgs, "bindingTimeout"): Behaviour.DYNAMIC_RESOURCES_TAKES_A_BINDING_TIMEOUT,
 }
 """The fields that not all minor versions know."""

@@ -14,7 +14,7 @@ from kubestow.config.configuration import API_VERSION, GROUP, KIND
 from kubestow.config.decoding import describe_value
 from kubestow.config.field_errors import FieldError, child
 from kubestow.config.plugin_args import PluginArgs, args_types
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 
 #: The versions that kube-scheduler no longer reads, oldest first; :mod:`kubestow.config.legacy` converts them.
 LEGACY_VERSIONS = (
@@ -37,7 +37,7 @@ class TypedObject(NamedTuple):
     errors: list[FieldError]
 
 
-def split_type_meta(data: Any, *, default_kind: str = "", path: str = "", minor: Minor = NEWEST) -> TypedObject:
+def split_type_meta(data: Any, *, default_kind: str = "", path: str = "", minor: Minor = DEFAULT_MINOR) -> TypedObject:
     """Split an object into TypeMeta and fields. ``default_kind`` applies to an absent kind; empty: it is required.
 
     Kinds that the ``minor`` version does not have are unknown.

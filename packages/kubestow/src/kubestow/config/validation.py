@@ -264,7 +264,11 @@ _RULES: Mapping[type[PluginArgs], Callable[[Any, FeatureGates, Wording, str], It
 
 _REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 _REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
-_PLACEMENT = (ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE)
+_OF_POD_GROUPS = (
+    ExtensionPoint.PLACEMENT_GENERATE,
+    ExtensionPoint.PLACEMENT_SCORE,
+    ExtensionPoint.POD_GROUP_POST_FILTER,
+)
 
 
 def validate(configuration: KubeSchedulerConfiguration, gates: FeatureGates) -> list[FieldError]:
@@ -354,9 +358,9 @@ def _profile(profile: KubeSchedulerProfile, gates: FeatureGates, wording: Wordin
 
 
 def _removed_plugins(profile: KubeSchedulerProfile, wording: Wording, path: str) -> Iterator[FieldError]:
-    """Plugins of earlier releases; kube-scheduler does not check the placement extension points for them."""
+    """Plugins of earlier releases; kube-scheduler does not check the extension points of pod groups for them."""
     for point in ExtensionPoint:
-        if point in _PLACEMENT:
+        if point in _OF_POD_GROUPS:
             continue
         for index, entry in enumerate(profile.plugins.at(point).enabled):
             if entry.name in _REMOVED_PLUGINS:

@@ -43,7 +43,7 @@ from kubestow.flight_record.segment import Segment
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.extenders.stages import Extender
@@ -111,7 +111,7 @@ def recorded_minor(header: Header) -> Minor:
 
     Raises InputError for one that is not supported.
     """
-    unknown = _FIRST_RECORDED if header.has_scheduler else str(NEWEST)
+    unknown = _FIRST_RECORDED if header.has_scheduler else str(DEFAULT_MINOR)
     return Minor.parse(header.emulated_version or header.server_version or unknown, subject="version of the record")
 
 

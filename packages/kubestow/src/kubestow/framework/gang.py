@@ -16,7 +16,7 @@ These plugins only read the cluster.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,12 +32,25 @@ from kubestow.framework.status import Status
 
 
 @dataclass(frozen=True, slots=True)
+class GroupTerms:
+    """What all pods of a group have in common that is scheduled as a unit (Behaviour.POD_GROUPS_ARE_UNITS).
+
+    ``preemption_policy`` is None where the group has none and that of its pods counts.
+    """
+
+    priority: int
+    preemption_policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Gang:
     """A gang. ``name`` identifies it and appears in messages as text; ``uid`` is that of its object, such as the
     PodGroup.
 
     At least ``min_count`` members must have nodes at the same time. Placed members wait for each other up to
-    ``timeout`` seconds before they are bound.
+    ``timeout`` seconds before they are bound. The pods of a gang with ``terms`` are only ever decided about together.
+
+    A composite gang has ``children``, of which at least ``min_groups`` must be schedulable; its members are theirs.
     """
 
     name: Hashable
@@ -45,6 +58,16 @@ class Gang:
     min_count: int
     timeout: float
     members: Members
+    terms: GroupTerms | None = None
+    children: tuple[Gang, ...] = ()
+    min_groups: int = 0
+
+    def leaves(self) -> Iterator[Gang]:
+        """The gangs without children at the end of all branches, this one if it has none."""
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
 
 
 class GangOutcome(StrEnum):
@@ -88,7 +111,7 @@ class Evictable:
 class GangPreemptionPlugin(Plugin):
     """Lists the pods that may be evicted for a gang as a whole; the scheduler evicts as few of them as possible.
 
-    Only the first such plugin among the PostFilter plugins of a profile is used.
+    Only the first such plugin of a profile is used, of those at PodGroupPostFilter or else at PostFilter.
     """
 
     @abstractmethod
@@ -101,6 +124,10 @@ class GangPreemptionPlugin(Plugin):
 
         A PENDING status means that victims of an earlier preemption for the gang are still terminating.
         """
+
+
+class PodGroupPostFilterPlugin(GangPreemptionPlugin):
+    """A plugin that evicts pods for a gang where it is enabled at PodGroupPostFilter, and not at PostFilter."""
 
 
 Scores = NDArray[np.int64]

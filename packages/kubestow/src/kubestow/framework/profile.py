@@ -11,7 +11,7 @@ error names the profile, the plugin, the path, and what was expected there.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -37,6 +37,7 @@ from kubestow.framework.gang import (
     GangSource,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
 )
 from kubestow.framework.gang_runtime import GangRuntime
 from kubestow.framework.interface import (
@@ -83,6 +84,7 @@ EXTENSION_POINTS: Mapping[ExtensionPoint, type[Plugin]] = MappingProxyType(
         ExtensionPoint.POST_BIND: PostBindPlugin,
         ExtensionPoint.PLACEMENT_GENERATE: PlacementGeneratePlugin,
         ExtensionPoint.PLACEMENT_SCORE: PlacementScorePlugin,
+        ExtensionPoint.POD_GROUP_POST_FILTER: PodGroupPostFilterPlugin,
     }
 )
 """The base class of each extension point."""
@@ -232,8 +234,14 @@ def _by_extension_point(instances: _Instances) -> ProfilePlugins:
             key=lambda plugin: not isinstance(plugin, GangPlugin),
             default=None,
         ),
-        gang_preemption=next((plugin for plugin in post_filters if isinstance(plugin, GangPreemptionPlugin)), None),
+        gang_preemption=_gang_preemption(instances, post_filters),
     )
+
+
+def _gang_preemption(instances: _Instances, post_filters: Iterable[PostFilterPlugin]) -> GangPreemptionPlugin | None:
+    of_pod_groups: list[Plugin] = [*instances.at(ExtensionPoint.POD_GROUP_POST_FILTER, PodGroupPostFilterPlugin)]
+    others = [plugin for plugin in post_filters if not isinstance(plugin, PodGroupPostFilterPlugin)]
+    return next((plugin for plugin in of_pod_groups + others if isinstance(plugin, GangPreemptionPlugin)), None)
 
 
 def _construct(kind: type[Plugin], configured: config.KubeSchedulerProfile, handle: Handle) -> Plugin:

@@ -25,7 +25,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 
 #: The allowed values of a metric's labels, by label name.
 LabelAllowList = Mapping[str, frozenset[str]]
@@ -70,7 +70,7 @@ _KUBERNETES_METRICS = msgspec.json.decode(
 ).metrics
 
 
-def kubernetes_definition(name: str, minor: Minor = NEWEST) -> MetricDefinition:
+def kubernetes_definition(name: str, minor: Minor = DEFAULT_MINOR) -> MetricDefinition:
     """What Kubernetes defines of a metric in a minor version; ALPHA if it does not exist there."""
     metric = _KUBERNETES_METRICS[name]
     return metric.in_minor(minor) or MetricDefinition(labels=metric.labels, buckets=metric.buckets)
@@ -243,7 +243,7 @@ class MetricSet:
         *,
         disabled: Collection[str] = (),
         allowed: Mapping[str, LabelAllowList] | None = None,
-        minor: Minor = NEWEST,
+        minor: Minor = DEFAULT_MINOR,
     ) -> None:
         self.minor = minor
         self._disabled, self._allowed = frozenset(disabled), allowed or {}

@@ -18,11 +18,7 @@ from prometheus_client import GCCollector, ProcessCollector
 
 from kubestow.observability.instruments import LabelAllowList, MetricDefinition, MetricSet, ReadCounter
 from kubestow.observability.log_writer import dropped_lines
-from kubestow.rules.minors import NEWEST, Minor
-
-#: Kubernetes' lists do not have the metrics of binding conditions.
-_DEVICE_WAIT_LABELS = ("profile", "driver", "status")
-_DEVICE_WAIT_BUCKETS = tuple(0.1 * 2**power for power in range(14))
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 
 
 class SchedulerMetrics(MetricSet):
@@ -34,7 +30,7 @@ class SchedulerMetrics(MetricSet):
         disabled: Collection[str] = (),
         allowed: Mapping[str, LabelAllowList] | None = None,
         process: bool = True,
-        minor: Minor = NEWEST,
+        minor: Minor = DEFAULT_MINOR,
     ) -> None:
         super().__init__(disabled=disabled, allowed=allowed, minor=minor)
         self._add_attempts()
@@ -128,15 +124,17 @@ class SchedulerMetrics(MetricSet):
             "scheduler_resourceclaim_creates_total",
             "Number of ResourceClaims created for extended resources of pods, by result.",
         )
+        self.claim_creations_by_access = self.counter(
+            "dynamic_resource_allocation_resourceclaim_creates_total",
+            "Number of ResourceClaims created for extended resources of pods, by result; none has admin access.",
+        )
         self.device_wait_ended = self.counter(
             "scheduler_dra_bindingconditions_allocations_total",
             "Number of attempts that waited for binding conditions of devices, by driver and result.",
-            MetricDefinition(labels=_DEVICE_WAIT_LABELS),
         )
         self.device_wait_duration = self.histogram(
             "scheduler_dra_bindingconditions_wait_duration_seconds",
             "Duration in seconds of waiting for binding conditions of devices.",
-            MetricDefinition(labels=_DEVICE_WAIT_LABELS, buckets=_DEVICE_WAIT_BUCKETS),
         )
         self.preemption_attempts = self.counter("scheduler_preemption_attempts_total", "Number of preemption attempts.")
         self.preemption_victims = self.histogram(

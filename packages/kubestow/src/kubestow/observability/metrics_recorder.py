@@ -7,7 +7,8 @@ calls is always counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from kubestow.cluster.pods.shapes import PodInfo
@@ -44,6 +45,12 @@ _FORMER_LABELS = {
 }
 #: The same where pods enter the queue.
 _FORMER_QUEUE_LABELS = {"UnschedulablePodAdd": "PodAdd", "UnschedulablePodUpdate": "PodUpdate"}
+#: The labels since ``EVENT_LABELS_NAME_UNSCHEDULED_PODS`` begin otherwise: updates are those of the pod itself.
+_NEWER_BEGINNINGS = {
+    "UnschedulablePodAdd": "UnscheduledPodAdd",
+    "UnschedulablePodDelete": "UnscheduledPodDelete",
+    "UnschedulablePodUpdate": "TargetPodUpdate",
+}
 _SUCCESS, _ERROR = Code.SUCCESS.value, Code.ERROR.value
 
 
@@ -113,10 +120,12 @@ class MetricsRecorder(Observer):
         cells[1].observe(seconds)
 
     def claim_created(self, *, succeeded: bool) -> None:
-        self.metrics.claim_creations.labels("success" if succeeded else "failure").value += 1
+        status = "success" if succeeded else "failure"
+        self.metrics.claim_creations.labels(status).value += 1
+        self.metrics.claim_creations_by_access.labels("false", status).value += 1
 
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
-        labels = (pod.spec.scheduler_name, driver, outcome)
+        labels = (driver, pod.spec.scheduler_name, outcome)
         self.metrics.device_wait_ended.labels(*labels).value += 1
         self.metrics.device_wait_duration.labels(*labels).observe(seconds)
 
@@ -221,35 +230,60 @@ class _ProfileRecorder(PluginObserver):
         return cell
 
 
-# -- labels of v1.31 -----------------------------------------------------------------------------------------------
+# -- labels of other minor versions --------------------------------------------------------------------------------
 
 
 def metrics_recorder(metrics: SchedulerMetrics) -> MetricsRecorder:
     """The recorder of metrics with the labels of their minor version."""
-    is_new = metrics.minor.has(Behaviour.EVENT_LABELS_NAME_RESOURCE_AND_ACTION)
-    return MetricsRecorder(metrics) if is_new else _RecorderOfFormerLabels(metrics)
+    if not metrics.minor.has(Behaviour.EVENT_LABELS_NAME_RESOURCE_AND_ACTION):
+        return _RecorderOfOtherLabels(metrics, _former_label, _former_queue_label)
+    if metrics.minor.has(Behaviour.EVENT_LABELS_NAME_UNSCHEDULED_PODS):
+        return _RecorderOfOtherLabels(metrics, _newer_label, _newer_label)
+    return MetricsRecorder(metrics)
 
 
-class _RecorderOfFormerLabels(MetricsRecorder):
-    """The same before :attr:`Behaviour.EVENT_LABELS_NAME_RESOURCE_AND_ACTION`."""
+class _RecorderOfOtherLabels(MetricsRecorder):
+    """A recorder that gives events labels of its own: ``label``, and ``queue_label`` where pods enter the queue."""
+
+    def __init__(
+        self, metrics: SchedulerMetrics, label: Callable[[str], str], queue_label: Callable[[str], str]
+    ) -> None:
+        super().__init__(metrics)
+        self.label, self._queue_label = label, queue_label
 
     def plugin_observer(self, scheduler_name: str) -> PluginObserver:
-        return _ProfileRecorderOfFormerLabels(self, scheduler_name)
+        return _ProfileRecorderOfOtherLabels(self, scheduler_name)
 
     def pod_enqueued(self, place: str, event: str) -> None:
-        super().pod_enqueued(place, _FORMER_QUEUE_LABELS.get(event) or _former_label(event))
+        super().pod_enqueued(place, self._queue_label(event))
 
     def event_handled(self, event: str, seconds: float) -> None:
-        super().event_handled(_former_label(event), seconds)
+        super().event_handled(self.label(event), seconds)
 
 
-class _ProfileRecorderOfFormerLabels(_ProfileRecorder):
+class _ProfileRecorderOfOtherLabels(_ProfileRecorder):
+    def __init__(self, recorder: _RecorderOfOtherLabels, profile: str) -> None:
+        super().__init__(recorder, profile)
+        self._label = recorder.label
+
     def queueing_hint_called(self, plugin: str, event: str, hint: str, seconds: float) -> None:
-        super().queueing_hint_called(plugin, _former_label(event), hint, seconds)
+        super().queueing_hint_called(plugin, self._label(event), hint, seconds)
 
 
 def _former_label(event: str) -> str:
     return _FORMER_LABELS.get(event, event.rpartition("/")[2])
+
+
+def _former_queue_label(event: str) -> str:
+    return _FORMER_QUEUE_LABELS.get(event) or _former_label(event)
+
+
+@cache
+def _newer_label(event: str) -> str:
+    for beginning, newer in _NEWER_BEGINNINGS.items():
+        if event.startswith(beginning):
+            return newer + event.removeprefix(beginning)
+    return event
 
 
 # -- codes of results ----------------------------------------------------------------------------------------------

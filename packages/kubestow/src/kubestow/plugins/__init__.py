@@ -33,7 +33,11 @@ from __future__ import annotations
 
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.default_binder import DefaultBinder
-from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption, PreemptionWithoutPreEnqueue
+from kubestow.plugins.default_preemption.default_preemption import (
+    DefaultPreemption,
+    PreemptionForPodGroups,
+    PreemptionWithoutPreEnqueue,
+)
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources, DynamicResourcesWithoutScore
 from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling, GangSchedulingInReserve
 from kubestow.plugins.gang_scheduling.topology_placement import PodGroupPodsCount, TopologyPlacementGenerator
@@ -54,7 +58,7 @@ from kubestow.plugins.taint_toleration import TaintToleration, TaintTolerationNa
 from kubestow.plugins.volume_binding.volume_binding import ScoringOfVolumesToBind, VolumeBinding
 from kubestow.plugins.volume_restrictions import VolumeRestrictions
 from kubestow.plugins.volume_zone import VolumeZone
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 
 __all__ = ["IN_TREE", "in_tree_registry"]
 
@@ -74,7 +78,7 @@ IN_TREE: tuple[type[Plugin], ...] = (
     DynamicResources,
     PodTopologySpread,
     InterPodAffinity,
-    DefaultPreemption,
+    PreemptionForPodGroups,
     NodeResourcesBalancedAllocation,
     ImageLocality,
     NodeDeclaredFeatures,
@@ -91,6 +95,7 @@ _FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = (
     (Behaviour.TAINT_REASON_NAMES_NO_TAINT, TaintTolerationNamingTaints),
     (Behaviour.CAPACITY_TO_PROVISION_IS_SCORED, ScoringOfVolumesToBind),
     (Behaviour.SCORES_DEVICE_ALTERNATIVES, DynamicResourcesWithoutScore),
+    (Behaviour.POD_GROUP_POST_FILTER, DefaultPreemption),
     (Behaviour.PREEMPTION_EXTENDS_PRE_ENQUEUE, PreemptionWithoutPreEnqueue),
     (Behaviour.GANGS_ARE_NOT_RESERVED, GangSchedulingInReserve),
 )
@@ -104,7 +109,7 @@ _ADDED: tuple[tuple[Behaviour, type[Plugin]], ...] = (
 )
 
 
-def in_tree_registry(minor: Minor = NEWEST) -> dict[str, type[Plugin]]:
+def in_tree_registry(minor: Minor = DEFAULT_MINOR) -> dict[str, type[Plugin]]:
     """The classes of all in-tree plugins of a minor version by name."""
     registry = {plugin.name: plugin for plugin in IN_TREE}
     registry |= {former.name: former for behaviour, former in _FORMER if not minor.has(behaviour)}

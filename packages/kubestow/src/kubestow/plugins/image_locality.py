@@ -24,7 +24,7 @@ from kubestow.rules.minors import Behaviour
 _MIB = 2**20
 #: A sum of image sizes up to the minimum scores 0, in bytes.
 _MIN_THRESHOLD = 23 * _MIB
-#: A sum of image sizes from this many bytes per container on scores 100.
+#: A sum of image sizes from this many bytes per container (and image volume) on scores 100.
 _MAX_CONTAINER_THRESHOLD = 1000 * _MIB
 
 
@@ -47,13 +47,14 @@ class ImageLocality(ScorePlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._counts_volumes = handle.emulates(Behaviour.IMAGE_VOLUMES_ARE_IMAGES)
+        self._volumes_raise_threshold = handle.emulates(Behaviour.IMAGE_VOLUMES_RAISE_THE_THRESHOLD)
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """The images, and the number of containers, which scales the score."""
-        return _container_count(pod), tuple(sorted(self._image_names(pod)))
+        """The images, and how many of them scale the score."""
+        return self._image_count(pod), tuple(sorted(self._image_names(pod)))
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """0 below 23 MiB of images, 100 above 1000 MiB per container, linear in between."""
+        """0 below 23 MiB of images, 100 above 1000 MiB per image, linear in between."""
         total = np.zeros(len(nodes), np.int64)
         for name in self._image_names(pod):
             image = nodes.image(name)
@@ -61,7 +62,7 @@ class ImageLocality(ScorePlugin):
                 size, node_count, present = image
                 spread = float(node_count) / float(nodes.total)
                 total += present * np.int64(int(float(size) * spread))
-        high = _MAX_CONTAINER_THRESHOLD * _container_count(pod)
+        high = _MAX_CONTAINER_THRESHOLD * self._image_count(pod)
         clamped = np.clip(total, _MIN_THRESHOLD, max(_MIN_THRESHOLD, high))
         return MAX_SCORE * (clamped - _MIN_THRESHOLD) // max(1, high - _MIN_THRESHOLD)
 
@@ -71,6 +72,7 @@ class ImageLocality(ScorePlugin):
             names += [volume.image.reference for volume in pod.spec.volumes if volume.image is not None]
         return [normalized_image_name(name) for name in names]
 
-
-def _container_count(pod: PodInfo) -> int:
-    return len(pod.spec.init_containers) + len(pod.spec.containers)
+    def _image_count(self, pod: PodInfo) -> int:
+        """Init containers and containers, and image volumes if they raise the threshold."""
+        volumes = sum(volume.image is not None for volume in pod.spec.volumes) if self._volumes_raise_threshold else 0
+        return len(pod.spec.init_containers) + len(pod.spec.containers) + volumes

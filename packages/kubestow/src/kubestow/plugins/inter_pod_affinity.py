@@ -314,6 +314,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._latest: tuple[Shape | None, _CachedState | None] = (None, None)
         self._counts = placed_pods(handle, Behaviour.TOPOLOGY_HINTS_LOOK_AT_NOMINATED_PODS)
         self._looks_at_the_pod_itself = handle.emulates(Behaviour.AFFINITY_HINT_LOOKS_AT_THE_POD_ITSELF)
+        any_repels = handle.emulates(Behaviour.ANTI_AFFINITY_HINT_LOOKS_AT_EVERY_TERM)
+        self._repels = _any_matches if any_repels else _all_match
         self.events_to_register = (
             on(
                 EventResource.POD,
@@ -432,11 +434,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return new is not None and _all_match(terms.every_required, new)
         if new is None:
             repelling = old.shape.affinity_terms.every_required_anti
-            return _all_match(terms.every_required_anti, old) or (
-                self._looks_at_the_pod_itself and _all_match(repelling, pod)
+            return self._repels(terms.every_required_anti, old) or (
+                self._looks_at_the_pod_itself and self._repels(repelling, pod)
             )
         return (_all_match(terms.every_required, new) and not _all_match(terms.every_required, old)) or (
-            _all_match(terms.every_required_anti, old) and not _all_match(terms.every_required_anti, new)
+            self._repels(terms.every_required_anti, old) and not self._repels(terms.every_required_anti, new)
         )
 
 
@@ -458,6 +460,10 @@ def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node)
 def _all_match(terms: TermWeights, pod: PodInfo) -> bool:
     """Whether there are terms and all of them match a pod."""
     return terms.total > 0 and terms.all_match(pod.namespace, pod.labels)
+
+
+def _any_matches(terms: TermWeights, pod: PodInfo) -> bool:
+    return terms.any_matches(pod.namespace, pod.labels)
 
 
 # -- arithmetic ----------------------------------------------------------------------------------------------------

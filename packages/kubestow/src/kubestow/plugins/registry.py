@@ -27,7 +27,7 @@ from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import EXTENSION_POINTS, Registry
 from kubestow.plugins import in_tree_registry
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 
 _ENTRY_POINT_GROUP = "kubestow.plugins"
 
@@ -38,7 +38,7 @@ _POD_GROUP_API_GROUP = "kubestow.pod_group_apis"
 
 
 def find_plugins(
-    references: Iterable[str] = (), classes: Mapping[str, type[Plugin]] | None = None, *, minor: Minor = NEWEST
+    references: Iterable[str] = (), classes: Mapping[str, type[Plugin]] | None = None, *, minor: Minor = DEFAULT_MINOR
 ) -> Registry:
     """All plugin classes by name, the in-tree ones of a ``minor`` version.
 
@@ -109,7 +109,7 @@ def _entry_points() -> Mapping[str, Sequence[EntryPoint]]:
     return {group: tuple(found.select(group=group)) for group in groups}
 
 
-def _installed(references: Iterable[str] = (), minor: Minor = NEWEST) -> dict[str, type[Plugin]]:
+def _installed(references: Iterable[str] = (), minor: Minor = DEFAULT_MINOR) -> dict[str, type[Plugin]]:
     """The in-tree plugins of a minor version, those of packages, and those of references."""
     registry = in_tree_registry(minor)
     for entry_point in _entry_points()[_ENTRY_POINT_GROUP]:

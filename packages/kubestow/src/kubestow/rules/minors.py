@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kubestow.errors import InputError
 
 #: The patch release that stands for each minor version, by their numbers.
-_PATCHES = {31: 14, 32: 13, 33: 13, 34: 9, 35: 6, 36: 2}
+_PATCHES = {31: 14, 32: 13, 33: 13, 34: 9, 35: 6, 36: 2, 37: 0}
 _OLDEST, _NEWEST = min(_PATCHES), max(_PATCHES)
 #: ``1.33``, ``v1.33.4``, and versions of distributions such as ``v1.33.4+k3s1``, ``v1.33.4-eks-113cf36``.
 _VERSION = re.compile(r"v?1\.(\d{1,3})(?:[.+-].*)?")
@@ -29,6 +29,8 @@ _SERVED = {
     "resource.k8s.io/v1beta1": (32, 33),
     "resource.k8s.io/v1alpha3": (31, 31),
     "scheduling.k8s.io/v1alpha2": (36, 36),
+    "scheduling.k8s.io/v1alpha3": (37, _NEWEST),
+    "scheduling.k8s.io/v1beta1": (37, _NEWEST),
 }
 _EMULATION_IS_REPORTED = 33
 _EMULATE_ANOTHER = "or --emulated-version with one of these"
@@ -93,6 +95,11 @@ class Minor:
         return first <= self.number <= last
 
     @property
+    def is_compared(self) -> bool:
+        """Whether its decisions were compared with those of Kubernetes' own binary (see :data:`NOT_COMPARED`)."""
+        return self.number != 37
+
+    @property
     def version_info(self) -> dict[str, str]:
         """The numbers in ``/version`` of an API server of this version that emulates no other."""
         numbers = {"major": "1", "minor": str(self.number)}
@@ -117,6 +124,12 @@ def release_of(version: str) -> tuple[int, int] | None:
 
 OLDEST, NEWEST = Minor(_OLDEST), Minor(_NEWEST)
 """The minor versions between which every one can be emulated."""
+
+DEFAULT_MINOR = Minor(36)
+"""The minor version to decide as where none is named and no server or kubelet tells one."""
+
+NOT_COMPARED = "1.37 follows the published sources and was not compared with the binary"
+"""What has to be said wherever that minor version is offered: its decisions are not recorded ones."""
 
 MINORS = tuple(map(Minor, _PATCHES))
 """All minor versions that can be emulated, the oldest first."""
@@ -170,6 +183,13 @@ class Behaviour(Enum):
         "those allocated; without its requests if the condition PodResizePending says Infeasible",
         "a container counts for the larger of its requests and those in effect; without its requests if status.resize "
         "is Infeasible",
+    )
+    RESIZED_PODS_COUNT_BY_TOTALS = Rule(
+        37,
+        "NodeResourcesFit",
+        "during an in-place resize the pod counts for the largest of three totals of all its containers, of requests, "
+        "of those in effect and of those allocated; if the pod's own status has the last two, they are these",
+        "the largest is that of each container and sidecar; the pod's own status counts for pod-level requests only",
     )
     RESIZED_CONTAINERS_COUNT_AS_REPORTED = Rule(
         32,
@@ -243,6 +263,12 @@ class Behaviour(Enum):
         "the images of containers, init containers and image volumes count",
         "the images of containers and init containers count",
     )
+    IMAGE_VOLUMES_RAISE_THE_THRESHOLD = Rule(
+        37,
+        "ImageLocality",
+        "the score 100 stands for 1000 MiB per container, init container and image volume",
+        "it stands for 1000 MiB per container and init container",
+    )
     SCORES_CHANGE_OF_BALANCE = Rule(
         36,
         "NodeResourcesBalancedAllocation",
@@ -303,6 +329,29 @@ class Behaviour(Enum):
         "DynamicResources",
         "Score, with weight 2, prefers nodes on which earlier alternatives of firstAvailable requests are used",
         "the plugin has no Score",
+    )
+
+    POST_FILTER_TELLS_ONLY_WHAT_IT_DOES = Rule(
+        37,
+        "DynamicResources",
+        "PostFilter gives a reason only if it deallocates or deletes a claim",
+        'otherwise it says "no new claims to deallocate", "still not schedulable" or "plugin disabled"',
+    )
+
+    SELECTOR_ERRORS_NAME_THE_DEVICE = Rule(
+        37,
+        "DynamicResources",
+        'a selector that fails: "claim NS/C: selector #0 on device DRIVER/POOL/D: CEL runtime error: ...", with a hint '
+        "after no such key",
+        '"claim NS/C: selector #0: CEL runtime error: ..."',
+    )
+
+    CONFIGURATIONS_ARE_RECORDED_ONCE = Rule(
+        37,
+        "DynamicResources",
+        "status.allocation has each configuration of the claim once, without requests if it is for all of them",
+        "it is there once per request that it is for, and requests are left out if they are as many as those of the "
+        "claim",
     )
 
     CLAIM_OWNER_IS_CAPITALIZED = Rule(
@@ -582,6 +631,13 @@ class Behaviour(Enum):
         "events have names of their own: PodAdd, NodeTaintChange, PvcAdd",
     )
 
+    EVENT_LABELS_NAME_UNSCHEDULED_PODS = Rule(
+        37,
+        "labels of events in metrics",
+        "the resource of a pod without a node is UnscheduledPod, and TargetPod in hints about the pod itself",
+        "it is UnschedulablePod",
+    )
+
     PRE_BIND_PRE_FLIGHT_IS_MEASURED = Rule(
         34,
         "extension points in metrics",
@@ -608,6 +664,13 @@ class Behaviour(Enum):
         "hint of InterPodAffinity",
         "a change of the pod's own labels, and the deletion of a pod whose anti-affinity repelled it, may help",
         "only changes of pods that the pod's own terms match may help",
+    )
+
+    ANTI_AFFINITY_HINT_LOOKS_AT_EVERY_TERM = Rule(
+        37,
+        "hint of InterPodAffinity",
+        "a pod that no longer repels another helps if a required anti-affinity term matched",
+        "it helps if all required anti-affinity terms matched",
     )
 
     ATTACHMENT_DELETIONS_REQUEUE = Rule(
@@ -667,6 +730,22 @@ class Behaviour(Enum):
         "PreBind plugins run one after another",
     )
 
+    BINDINGS_ARE_RETRIED = Rule(
+        37,
+        "binding",
+        "a binding that fails for the moment (conflict, too many requests, 500, 503, no connection) is sent up to four "
+        "times",
+        "a binding is sent once",
+    )
+
+    PREEMPTION_TELLS_WHAT_IT_FOUND = Rule(
+        37,
+        "DefaultPreemption",
+        'a successful preemption is told: "preemption: found a potential placement for pod on node N, preempting 2 '
+        'victims"',
+        "the reasons of a pod for which others are evicted end with those of the nodes",
+    )
+
     VICTIMS_IN_PRE_BIND_ARE_CANCELLED = Rule(
         36,
         "preemption",
@@ -694,6 +773,39 @@ class Behaviour(Enum):
         "profiles have placementGenerate and placementScore, and there are plugins TopologyPlacementGenerator and "
         "PodGroupPodsCount",
         "both are unknown fields, and there are no such plugins",
+    )
+    POD_GROUP_POST_FILTER = Rule(
+        37,
+        "Configuration",
+        "profiles have podGroupPostFilter, which DefaultPreemption extends to preempt for pod groups",
+        "it is an unknown field; for pod groups the plugin at postFilter preempts",
+    )
+    POD_GROUPS_ARE_UNITS = Rule(
+        37,
+        "Pod groups",
+        "all pods of a group are decided about in one cycle, in a fixed order and while the minCount can be reached; "
+        "they have one priority and one preemption policy, that of the group, or fail; one gated pod gates all",
+        "pods beyond the minCount are scheduled by themselves; pods may differ in priority; gated pods do not count",
+    )
+    POD_GROUPS_ARE_INITIALLY_SCHEDULED = Rule(
+        37,
+        "Pod groups",
+        "the condition is PodGroupInitiallyScheduled",
+        "the condition is PodGroupScheduled",
+    )
+    POD_GROUPS_PREEMPT_IN_ONE_ATTEMPT = Rule(
+        37,
+        "preemption",
+        "a group is placed once as if all possible victims were gone, also under a topology constraint; then victims "
+        "are put back while its pods still fit on their nodes",
+        "a group is placed anew for each victim that is put back; groups with a topology constraint do not preempt",
+    )
+    POD_GROUPS_ARE_VICTIMS = Rule(
+        37,
+        "preemption",
+        "a pod of a group counts with the group's priority, and a group with disruptionMode all is evicted as a whole, "
+        "also for a single pod",
+        "a pod counts with its own priority, and only groups evict groups as a whole",
     )
     HAS_GANG_SCHEDULING = Rule(
         35,

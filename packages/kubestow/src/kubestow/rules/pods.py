@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from kubestow.api.core import PodSpec
 from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.errors import InvalidQuantity
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.rules.requests import is_pod_level
 
 #: The phases of pods whose containers have ended for good. Such a pod holds no resources of its node (semantics 1.5).
@@ -141,7 +141,7 @@ class HostPorts(tuple[HostPort, ...]):
         return (other in self.distinct) + (other.on_any_ip in self.distinct)
 
 
-def host_ports(spec: PodSpec, minor: Minor = NEWEST) -> HostPorts:
+def host_ports(spec: PodSpec, minor: Minor = DEFAULT_MINOR) -> HostPorts:
     """The host ports that count, sorted and without duplicates (semantics 7.4)."""
     counts_sidecars = minor.has(Behaviour.HOST_PORTS_OF_SIDECARS_COUNT)
     sidecars = (one for one in spec.init_containers if counts_sidecars and one.restart_policy == "Always")

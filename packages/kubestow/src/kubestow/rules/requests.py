@@ -21,7 +21,7 @@ import msgspec
 from kubestow.api.core import Container, ContainerStatus, Pod, PodStatus, ResourceRequirements
 from kubestow.api.formats.quantity import NANOS, Quantity, millis, nanos, units, whole
 from kubestow.errors import InvalidQuantity
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
@@ -63,7 +63,7 @@ class RequestRules:
     ``pod_level_resize`` the gate InPlacePodLevelResourcesVerticalScaling.
     """
 
-    minor: Minor = NEWEST
+    minor: Minor = DEFAULT_MINOR
     pod_level: bool = True
     in_place_resize: bool = True
     pod_level_resize: bool = True
@@ -85,7 +85,11 @@ class RequestRules:
         statuses = (*status.container_statuses, *status.init_container_statuses)
         if not self.minor.has(Behaviour.RESIZED_CONTAINERS_COUNT_AS_REPORTED):
             return bool(status.resize) or any(reported.allocated_resources for reported in statuses)
-        return status.resources is not None or any(reported.resources is not None for reported in statuses)
+        if status.resources is not None or any(reported.resources is not None for reported in statuses):
+            return True
+        return self.minor.has(Behaviour.RESIZED_PODS_COUNT_BY_TOTALS) and (
+            _is_infeasible(status) or any(reported.allocated_resources for reported in statuses)
+        )
 
     def counts_for_pod(self, name: str) -> bool:
         """Whether a request of a resource counts when it is set for the pod as a whole."""
@@ -94,7 +98,7 @@ class RequestRules:
         )
 
 
-#: The rules of the newest minor version, with its default gates.
+#: The rules of the default minor version, with its default gates.
 CURRENT_RULES = RequestRules()
 
 
@@ -193,10 +197,17 @@ class _RequestSum:
     pod_level: Mapping[str, int]
 
     def total(self) -> _Exact:
+        overhead = _exact(self.pod.spec.overhead, "spec.overhead")
+        return self._whole(self.pod_level, overhead)
+
+    def of_containers(self) -> _Exact:
+        """The sum without pod-level requests and overhead."""
+        return self._whole({}, {})
+
+    def _whole(self, pod_level: Mapping[str, int], overhead: Mapping[str, int]) -> _Exact:
         init_containers = [(is_sidecar, self._with_defaults(request)) for is_sidecar, request in self.init_containers()]
         containers = map(self._with_defaults, self.containers())
-        overhead = _exact(self.pod.spec.overhead, "spec.overhead")
-        return whole_pod(containers, init_containers, self.pod_level, overhead, added=_added, greatest=_greatest)
+        return whole_pod(containers, init_containers, pod_level, overhead, added=_added, greatest=_greatest)
 
     def containers(self) -> list[_Exact]:
         """What each container counts for, without defaults."""
@@ -213,8 +224,8 @@ class _RequestSum:
         for position, container in enumerate(self.pod.spec.init_containers):
             path, is_sidecar = f"spec.initContainers[{position}]", container.restart_policy == "Always"
             request = _spec_request(container, path)
-            if is_sidecar and self.resized is not None:
-                request = self.resized.of_sidecar(container, request, path)
+            if self.resized is not None:
+                request = self.resized.of_init_container(container, request, path)
             found.append((is_sidecar, request))
         return found
 
@@ -238,12 +249,12 @@ class _ResizedRequests:
         parts = self._actual(status, path)
         return request if parts is None else _greatest({} if self._is_infeasible else request, *parts)
 
-    def of_sidecar(self, container: Container, request: _Exact, path: str) -> _Exact:
-        """The same of an init container that keeps running."""
-        return self.of_container(container, request, path)
+    def of_init_container(self, container: Container, request: _Exact, path: str) -> _Exact:
+        """The same of an init container; only one that keeps running counts for something else than its spec."""
+        return self.of_container(container, request, path) if container.restart_policy == "Always" else request
 
     def _resize_is_infeasible(self, pod: Pod) -> bool:
-        return _is_infeasible(pod)
+        return _is_infeasible(pod.status)
 
     def _actual(self, status: ContainerStatus, path: str) -> Sequence[_Exact] | None:
         """What the kubelet reports and what it has allocated; None where it reports nothing."""
@@ -255,7 +266,7 @@ class _ResizedRequests:
 class _RequestsResizedByReport(_ResizedRequests):
     """The rule before :attr:`Behaviour.RESIZED_CONTAINERS_COUNT_AS_ALLOCATED`."""
 
-    def of_sidecar(self, container: Container, request: _Exact, path: str) -> _Exact:
+    def of_init_container(self, container: Container, request: _Exact, path: str) -> _Exact:
         return request
 
     def _resize_is_infeasible(self, pod: Pod) -> bool:
@@ -270,6 +281,43 @@ class _RequestsResizedByAllocation(_RequestsResizedByReport):
 
     def _actual(self, status: ContainerStatus, path: str) -> Sequence[_Exact] | None:
         return [_allocated(status, path)]
+
+
+class _RequestsAllocated(_ResizedRequests):
+    """What the kubelet has allocated to the containers; the requests of those to which it has allocated nothing yet."""
+
+    def of_container(self, container: Container, request: _Exact, path: str) -> _Exact:
+        status = self._statuses.get(container.name)
+        if status is not None and status.allocated_resources:
+            return _allocated(status, path)
+        return {} if self._is_infeasible else request
+
+    def of_init_container(self, container: Container, request: _Exact, path: str) -> _Exact:
+        return self.of_container(container, request, path)
+
+
+class _RequestsInEffect(_RequestsAllocated):
+    """What is in effect of the requests of the containers; of those where nothing is reported, what is allocated."""
+
+    def of_container(self, container: Container, request: _Exact, path: str) -> _Exact:
+        status = self._statuses.get(container.name)
+        reported = {} if status is None else _reported(status, path)
+        return reported or super().of_container(container, request, path)
+
+
+def _largest_total(pod: Pod, pod_level: _Exact, rules: RequestRules, defaults: Mapping[str, int]) -> _Exact:
+    """The rule since :attr:`Behaviour.RESIZED_PODS_COUNT_BY_TOTALS`."""
+    by_spec, in_effect, allocated = (
+        _RequestSum(pod, resized, defaults, {}).of_containers()
+        for resized in (None, _RequestsInEffect(pod), _RequestsAllocated(pod))
+    )
+    status = pod.status
+    reported = None if status.resources is None else status.resources.requests
+    if rules.pod_level_resize and reported and status.allocated_resources:
+        in_effect = _exact(reported, "status.resources.requests")
+        allocated = _exact(status.allocated_resources, "status.allocatedResources")
+    total = _greatest({} if _is_infeasible(pod.status) else by_spec, in_effect, allocated) | pod_level
+    return _added(total, _exact(pod.spec.overhead, "spec.overhead"))
 
 
 def _resized_requests(pod: Pod, rules: RequestRules) -> _ResizedRequests | None:
@@ -295,21 +343,26 @@ def _spec_request(container: Container, path: str) -> _Exact:
     return _exact(container.resources.requests, f"{path}.resources.requests")
 
 
-def _is_infeasible(pod: Pod) -> bool:
-    return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in pod.status.conditions)
+def _is_infeasible(status: PodStatus) -> bool:
+    return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions)
 
 
 def _pod_level_requests(pod: Pod, rules: RequestRules, *, running: bool) -> _Exact:
-    """The pod-level requests, which replace the sum of the containers, for the resources that the spec names."""
+    """The pod-level requests, which replace the sum of the containers, for the resources that the spec names.
+
+    Since :attr:`Behaviour.RESIZED_PODS_COUNT_BY_TOTALS` those of a running pod are for all resources that count.
+    """
     if not rules.pod_level or pod.spec.resources is None or not pod.spec.resources.requests:
         return {}
     pod_level = _exact(pod.spec.resources.requests, "spec.resources.requests")
     named = [name for name in pod_level if rules.counts_for_pod(name)]
     if running and rules.in_place_resize and rules.pod_level_resize and pod.status.resources is not None:
-        if _is_infeasible(pod):
+        if _is_infeasible(pod.status):
             pod_level = {}
         reported = _exact(pod.status.resources.requests, "status.resources.requests")
         pod_level = _greatest(pod_level, reported, _exact(pod.status.allocated_resources, "status.allocatedResources"))
+        if rules.minor.has(Behaviour.RESIZED_PODS_COUNT_BY_TOTALS):
+            named = [name for name in pod_level if rules.counts_for_pod(name)]
     return {name: pod_level.get(name, 0) for name in named}
 
 
@@ -409,7 +462,8 @@ def placed_requests(pod: Pod, rules: RequestRules = CURRENT_RULES) -> tuple[Amou
     """
     pod_level = _pod_level_requests(pod, rules, running=True)
     by_containers = _RequestSum(pod, _resized_requests(pod, rules), {}, pod_level)
-    total = by_containers.total()
+    counts_totals = rules.in_place_resize and rules.minor.has(Behaviour.RESIZED_PODS_COUNT_BY_TOTALS)
+    total = _largest_total(pod, pod_level, rules, {}) if counts_totals else by_containers.total()
     if not rules.minor.has(Behaviour.DEFAULT_REQUESTS_OF_SIDECARS_ADD_UP):
         return _amounts(total), (
             _former_scored_amount(by_containers, CPU),
@@ -417,7 +471,10 @@ def placed_requests(pod: Pod, rules: RequestRules = CURRENT_RULES) -> tuple[Amou
         )
     # With pod-level requests, only resources without any request have defaults.
     defaults = {name: value for name, value in _DEFAULT_NANOS.items() if not pod_level or name not in total}
-    scored = _amounts(replace(by_containers, defaults=defaults).total())
+    if counts_totals:
+        scored = _amounts(_largest_total(pod, pod_level, rules, defaults))
+    else:
+        scored = _amounts(replace(by_containers, defaults=defaults).total())
     return _amounts(total), (scored.get(CPU, 0), scored.get(MEMORY, 0))
 
 

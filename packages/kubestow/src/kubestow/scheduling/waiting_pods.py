@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 
 MAX_PERMIT_WAIT = 15 * 60.0
 """No plugin may delay a pod longer than this, in seconds."""
@@ -80,7 +80,7 @@ class WaitingPod:
 class WaitingPods:
     """The pods that wait on Permit and those in PreBind, by uid."""
 
-    def __init__(self, minor: Minor = NEWEST) -> None:
+    def __init__(self, minor: Minor = DEFAULT_MINOR) -> None:
         self._retries_victims = minor.has(Behaviour.VICTIMS_ON_PERMIT_ARE_RETRIED)
         self._cancels_pre_bind = minor.has(Behaviour.VICTIMS_IN_PRE_BIND_ARE_CANCELLED)
         self._waiting: dict[str, WaitingPod] = {}

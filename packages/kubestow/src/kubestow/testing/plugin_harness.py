@@ -27,7 +27,7 @@ from kubestow.errors import APIError
 from kubestow.framework.interface import Plugin, Waiting
 from kubestow.framework.profile import Registry, build_profile
 from kubestow.plugins import in_tree_registry
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.decision.pipeline import DecisionPipeline, run_synchronously
 from kubestow.scheduling.decision.result import Decision, Scheduled
@@ -52,7 +52,7 @@ class PluginHarness(BaseHandle):
         plugins: Iterable[type[Plugin]] = (),
         gates: Mapping[str, bool] | None = None,
         pod_group_apis: Iterable[PodGroupAPI] = (),
-        minor: Minor = NEWEST,
+        minor: Minor = DEFAULT_MINOR,
     ) -> None:
         enabled = config.FeatureGates(gates, minor=minor)
         super().__init__(Cluster(pod_group_apis, gates=enabled), enabled, Random(0))

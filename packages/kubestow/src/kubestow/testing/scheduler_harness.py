@@ -22,7 +22,7 @@ from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.stages import Extender
 from kubestow.scheduling.observer import Observer
@@ -59,7 +59,7 @@ async def running_scheduler(
     plugins: Iterable[type[Plugin]] = (),
     extenders: Sequence[Extender] = (),
     gates: Mapping[str, bool] | None = None,
-    minor: Minor = NEWEST,
+    minor: Minor = DEFAULT_MINOR,
     pod_group_apis: Iterable[PodGroupAPI] = (),
     observer: Observer | None = None,
     **configured: Any,
@@ -103,7 +103,7 @@ def in_virtual_time(
     plugins: Iterable[type[Plugin]] = (),
     extenders: Sequence[Extender] = (),
     gates: Mapping[str, bool] | None = None,
-    minor: Minor = NEWEST,
+    minor: Minor = DEFAULT_MINOR,
     pod_group_apis: Iterable[PodGroupAPI] = (),
     observer: Observer | None = None,
     **configured: Any,

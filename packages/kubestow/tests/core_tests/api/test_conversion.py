@@ -1,4 +1,4 @@
-"""Objects of the former versions of resource.k8s.io, and their way to v1 and back."""
+"""Objects of former versions, and their way to the hub version and back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.api.conversion import FORMER_VERSIONS, from_hub, is_former, to_hub
+from kubestow.api.conversion import DEVICES, POD_GROUPS, conversion_of
 from kubestow.api.meta import convert
 from kubestow.api.resource import ResourceClaim, ResourceSlice
+from kubestow.api.scheduling import PodGroup
 
 _SELECTORS = [{"cel": {"expression": "true"}}]
 _EXACT = {"deviceClassName": "gpu", "selectors": _SELECTORS, "allocationMode": "ExactCount", "count": 2}
@@ -59,26 +60,26 @@ slices = st.fixed_dictionaries(
 )
 patches = st.sampled_from([{"metadata": {"uid": "u"}, "status": {"allocation": None}}, {"metadata": {}}, {}])
 leaves: st.SearchStrategy[Any] = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=2))
+_DEVICE_FIELDS = ("spec", "devices", "requests", "exactly", "basic", "capacity", "name")
+_GROUP_FIELDS = ("disruptionMode", "podGroupTemplates", "podGroupTemplateRef", "workloadRef", "workload")
 hostile = st.recursive(
     leaves,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.sampled_from(["spec", "devices", "requests", "exactly", "basic", "capacity", "name"]), inner, max_size=4
-        ),
+        st.dictionaries(st.sampled_from([*_DEVICE_FIELDS, *_GROUP_FIELDS]), inner, max_size=4),
     ),
 )
 
 
-@given(st.one_of(claims, templates, slices, patches), st.sampled_from(FORMER_VERSIONS))
+@given(st.one_of(claims, templates, slices, patches), st.sampled_from(DEVICES.former))
 def test_an_object_comes_back_from_every_version_as_it_was(obj: dict[str, Any], version: str) -> None:
-    assert to_hub(version, from_hub(version, obj)) == obj
+    assert DEVICES.to_hub(version, DEVICES.from_hub(version, obj)) == obj
 
 
-@given(st.dictionaries(st.sampled_from(["spec", "status"]), hostile), st.sampled_from(FORMER_VERSIONS))
+@given(st.dictionaries(st.sampled_from(["spec", "status"]), hostile), st.sampled_from(DEVICES.former))
 def test_what_has_another_type_is_left_to_the_decoder(obj: dict[str, Any], version: str) -> None:
-    to_hub(version, obj)
-    from_hub(version, obj)
+    DEVICES.to_hub(version, obj)
+    DEVICES.from_hub(version, obj)
 
 
 @pytest.mark.parametrize("version", ["v1alpha3", "v1beta1"])
@@ -88,7 +89,7 @@ def test_the_fields_of_a_request_are_those_of_exactly(version: str) -> None:
         "metadata": {"name": "c"},
         "spec": {"devices": {"requests": [{"name": "r", **_EXACT}, {"name": "s", "firstAvailable": [_EXACT]}]}},
     }
-    hub = to_hub(version, manifest)
+    hub = DEVICES.to_hub(version, manifest)
     assert hub["apiVersion"] == "resource.k8s.io/v1"
     first, second = convert(ResourceClaim, hub).spec.devices.requests
     assert first.exactly is not None
@@ -100,14 +101,14 @@ def test_the_fields_of_a_request_are_those_of_exactly(version: str) -> None:
 )
 def test_the_fields_of_a_device_are_in_basic(version: str, capacity: dict[str, Any]) -> None:
     manifest = {"spec": {"devices": [{"name": "d", "basic": {"attributes": _ATTRIBUTES, "capacity": capacity}}]}}
-    (device,) = convert(ResourceSlice, to_hub(version, manifest)).spec.devices
+    (device,) = convert(ResourceSlice, DEVICES.to_hub(version, manifest)).spec.devices
     assert (device.attributes["model"].string_value, device.capacity["memory"].value) == ("a", "8Gi")
-    assert from_hub(version, to_hub(version, manifest)) == manifest
+    assert DEVICES.from_hub(version, DEVICES.to_hub(version, manifest)) == manifest
 
 
 def test_v1beta2_has_the_fields_of_v1() -> None:
     spec = {"devices": {"requests": [{"name": "r", "exactly": _EXACT}]}}
-    assert to_hub("v1beta2", {"apiVersion": "resource.k8s.io/v1beta2", "spec": spec}) == {
+    assert DEVICES.to_hub("v1beta2", {"apiVersion": "resource.k8s.io/v1beta2", "spec": spec}) == {
         "apiVersion": "resource.k8s.io/v1",
         "spec": spec,
     }
@@ -121,7 +122,51 @@ def test_v1beta2_has_the_fields_of_v1() -> None:
         ("resource.k8s.io/v1alpha3", "DeviceTaintRule", False),
         ("resource.k8s.io/v1alpha2", "ResourceClaim", False),
         ("v1beta1", "ResourceClaim", False),
+        ("scheduling.k8s.io/v1alpha2", "PodGroup", True),
+        ("scheduling.k8s.io/v1alpha3", "Workload", True),
+        ("scheduling.k8s.io/v1beta1", "PodGroup", False),
+        ("scheduling.k8s.io/v1alpha3", "CompositePodGroup", False),
+        ("scheduling.volcano.sh/v1alpha2", "PodGroup", False),
     ],
 )
 def test_types_that_are_converted(api_version: str, kind: str, expected: bool) -> None:
-    assert is_former(api_version, kind) is expected
+    assert (conversion_of(api_version, kind) is not None) is expected
+
+
+_TEMPLATE = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": "PodGroup"}
+_FORMER_GROUPS = [
+    {"spec": {"disruptionMode": "PodGroup", "podGroupTemplateRef": {"workload": {"workloadName": "w"}}}},
+    {"spec": {"disruptionMode": "Pod", "schedulingPolicy": {"basic": {}}, "priority": 3}},
+    {"spec": {"podGroupTemplates": [_TEMPLATE, {"name": "u"}]}},
+    {"status": {"conditions": []}},
+]
+
+
+@pytest.mark.parametrize("obj", _FORMER_GROUPS)
+@pytest.mark.parametrize("version", POD_GROUPS.former)
+def test_a_group_comes_back_from_the_hub_version_as_it_was(obj: dict[str, Any], version: str) -> None:
+    assert POD_GROUPS.from_hub(version, POD_GROUPS.to_hub(version, obj)) == obj
+
+
+def test_the_disruption_modes_of_v1alpha2_are_single_and_all() -> None:
+    reference = {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
+    spec = {"disruptionMode": "PodGroup", "podGroupTemplateRef": reference}
+    hub = POD_GROUPS.to_hub("v1alpha2", {"apiVersion": "scheduling.k8s.io/v1alpha2", "spec": spec})
+    assert hub == {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "spec": {"disruptionMode": {"all": {}}, "workloadRef": {"workloadName": "w", "templateName": "t"}},
+    }
+    assert convert(PodGroup, hub).spec.is_disrupted_as_a_whole
+    single = POD_GROUPS.to_hub("v1alpha2", {"spec": {"disruptionMode": "Pod"}})
+    assert not convert(PodGroup, single).spec.is_disrupted_as_a_whole
+
+
+def test_the_templates_of_a_workload_are_converted() -> None:
+    hub = POD_GROUPS.to_hub("v1alpha2", {"spec": {"podGroupTemplates": [_TEMPLATE]}})
+    assert hub["spec"]["podGroupTemplates"] == [_TEMPLATE | {"disruptionMode": {"all": {}}}]
+
+
+@given(st.dictionaries(st.sampled_from(["spec", "status"]), hostile), st.sampled_from(POD_GROUPS.former))
+def test_groups_with_other_types_are_left_to_the_decoder(obj: dict[str, Any], version: str) -> None:
+    POD_GROUPS.to_hub(version, obj)
+    POD_GROUPS.from_hub(version, obj)

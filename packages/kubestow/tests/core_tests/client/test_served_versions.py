@@ -13,12 +13,13 @@ from core_tests.client.clocks import AutoAdvancingClock, ManualClock
 from core_tests.client.scripted_server import ScriptedServer, failure, response
 from core_tests.client.subscribers import NODES, PODS, RESOURCE_CLAIMS, RecordingSubscriber, bookmark, event
 from kubestow.api.meta import ObjectMeta
+from kubestow.api.scheduling import PodGroup
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.client.served_versions import ServedVersions
-from kubestow.scheduling.events.resources import WATCHED
+from kubestow.scheduling.events.resources import WATCHED, resource_of
 from kubestow.scheduling.interfaces import ObjectReference
 
 GROUP = "/apis/resource.k8s.io"
@@ -77,6 +78,29 @@ async def test_resources_of_other_groups_stay_where_they_are(server: ScriptedSer
     moved = [resource.kind for resource in WATCHED if versions.addressed(resource) != resource]
     assert sorted(moved) == ["DeviceClass", "ResourceClaim", "ResourceSlice"]
     assert versions.addressed(PODS) is PODS
+
+
+async def test_pod_groups_of_1_36_are_found_when_they_are_missing_in_v1beta1(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
+) -> None:
+    path = "/apis/scheduling.k8s.io"
+    spec = {"disruptionMode": "PodGroup", "schedulingPolicy": {"gang": {"minCount": 2}}}
+    metadata = {"name": "g", "namespace": "default", "uid": "u", "resourceVersion": "3"}
+    obj = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    server.respond("GET", f"{path}/v1beta1/podgroups", failure(404, "NotFound"))
+    server.respond("GET", path, response(200, {"versions": [{"version": "v1"}, {"version": "v1alpha2"}]}))
+    server.respond("GET", f"{path}/v1alpha2", response(200, {"resources": [{"name": "podgroups"}]}))
+    server.respond(
+        "GET", f"{path}/v1alpha2/podgroups", server.watch(event("ADDED", obj), bookmark(4, initial_end=True))
+    )
+    pod_groups = resource_of(PodGroup)
+    subscriber = RecordingSubscriber()
+    versions = ServedVersions(transport)
+    reflector = Reflector(transport, pod_groups, subscriber, clock=clock, random=Random(1), versions=versions)
+    await run_until_seen(reflector, subscriber, 1)
+    assert subscriber.objects["g"].spec.is_disrupted_as_a_whole
+    assert versions.addressed(pod_groups).prefix == f"{path}/v1alpha2"
+    assert versions.sent(pod_groups, {"status": {}}) == {"status": {}}
 
 
 async def test_a_server_without_the_group_is_no_problem(

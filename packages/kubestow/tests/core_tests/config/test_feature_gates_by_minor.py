@@ -7,7 +7,7 @@ import pytest
 from kubestow.config import FeatureGates, Stage, feature_specs
 from kubestow.config.feature_gates import other_component_features
 from kubestow.errors import InputError
-from kubestow.rules.minors import MINORS, NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, MINORS, Behaviour, Minor
 
 #: The gates of 1.36 to 1.31, from their releases: stage, on (+) or off (-), and whether the default is locked (L).
 _TABLE = """
@@ -114,7 +114,8 @@ def test_errors_name_the_minor_version_that_brought_or_removed_a_gate(text: str,
 def test_dependencies_count_where_gates_need_them() -> None:
     override = {"DRADeviceBindingConditions": True, "DRAResourceClaimDeviceStatus": False}
     for minor in MINORS:
-        if not feature_specs(minor).keys() >= override.keys():
+        specs = feature_specs(minor)
+        if not specs.keys() >= override.keys() or specs["DRAResourceClaimDeviceStatus"].lock_to_default:
             continue
         if minor.has(Behaviour.GATES_NEED_THEIR_DEPENDENCIES):
             with pytest.raises(InputError, match="depends on features that are disabled"):
@@ -125,9 +126,21 @@ def test_dependencies_count_where_gates_need_them() -> None:
     assert Minor(35).has(Behaviour.GATES_NEED_THEIR_DEPENDENCIES)
 
 
-def test_a_gate_that_was_removed_is_disabled() -> None:
-    assert FeatureGates(minor=Minor(33)).enabled("PodDisruptionConditions")
-    assert not FeatureGates(minor=NEWEST).enabled("PodDisruptionConditions")
+def test_what_a_gate_enabled_stays_on_if_it_was_removed_when_it_was_locked_to_be_on() -> None:
+    for minor in (Minor(36), Minor(37)):
+        assert FeatureGates(minor=minor).enabled("SchedulerQueueingHints")
+    assert not FeatureGates(minor=DEFAULT_MINOR).enabled("VolumeCapacityPriority")
+    assert "SchedulerQueueingHints" not in dict(FeatureGates(minor=Minor(37)))
+
+
+@pytest.mark.parametrize("merged", ["GangScheduling", "WorkloadAwarePreemption"])
+def test_the_gates_of_pod_groups_were_merged_into_one(merged: str) -> None:
+    chosen = {"GenericWorkload": True}
+    assert not FeatureGates(chosen, minor=Minor(36)).enabled(merged)
+    assert FeatureGates(chosen, minor=Minor(37)).enabled(merged)
+    assert not FeatureGates(minor=Minor(37)).enabled(merged)
+    with pytest.raises(InputError, match=f"unrecognized feature gate: {merged}, removed in 1.37"):
+        FeatureGates({merged: True}, minor=Minor(37))
 
 
 def test_a_gate_of_a_former_minor_version_that_is_not_implemented_is_named() -> None:

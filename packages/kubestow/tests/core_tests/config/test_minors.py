@@ -39,6 +39,22 @@ def test_placement_extension_points_are_unknown_before_they_came(point: str) -> 
     assert errors(source, before(behaviour)) == [unknown]
 
 
+def test_pod_group_post_filter_is_unknown_before_it_came() -> None:
+    source = v1(profiles=[profile(podGroupPostFilter=disabled("*"))])
+    behaviour = Behaviour.POD_GROUP_POST_FILTER
+    assert errors(source, behaviour.since) == []
+    unknown = "profiles[0].plugins.podGroupPostFilter: unknown field, known since 1.37"
+    assert errors(source, before(behaviour)) == [unknown]
+
+
+@pytest.mark.parametrize(("plugin", "extends"), [("DefaultPreemption", True), ("NodeName", False)])
+def test_default_preemption_extends_pod_group_post_filter(plugin: str, extends: bool) -> None:
+    found = errors(v1(profiles=[profile(podGroupPostFilter=enabled(plugin))]), Minor(37))
+    assert any("PodGroupPostFilterPlugin" in error for error in found) is not extends
+    assert ("podGroupPostFilter" in implements(in_tree_registry(Minor(37)))[plugin]) is extends
+    assert "podGroupPostFilter" not in implements(in_tree_registry(Minor(36)))[plugin]
+
+
 def test_a_field_that_is_not_known_yet_is_no_suggestion() -> None:
     source = v1(profiles=[profile(placementScor=disabled("*"))])
     assert errors(source, Minor(36)) == [
@@ -78,6 +94,7 @@ def test_its_default_arguments_are_those_of_the_minor_version() -> None:
         34: [type_meta | {"filterTimeout": "10s"}],
         35: [type_meta | {"filterTimeout": "10s"}],
         36: [type_meta | {"filterTimeout": "10s", "bindingTimeout": "10m0s"}],
+        37: [type_meta | {"filterTimeout": "10s", "bindingTimeout": "10m0s"}],
     }
 
 

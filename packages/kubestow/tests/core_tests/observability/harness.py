@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.testing.scheduler_harness import SchedulerHarness, running_scheduler
 from kubestow.testing.virtual_time import VirtualClock, run
 
@@ -40,7 +40,7 @@ def samples(exposition: bytes) -> Samples:
 
 
 def observe(
-    scenario: Callable[[Observed], Awaitable[None]], *objects: Any, minor: Minor = NEWEST, **options: Any
+    scenario: Callable[[Observed], Awaitable[None]], *objects: Any, minor: Minor = DEFAULT_MINOR, **options: Any
 ) -> None:
     """Run a scenario with an observed scheduler, in virtual time."""
 

@@ -240,7 +240,7 @@ def test_metrics_that_kubernetes_defines_are_of_the_type_that_it_says() -> None:
         "kubestow_undecodable_objects",
         "kubestow_watch_broken_seconds",
     }
-    assert {name for name in families.keys() - types.keys() if "dra_bindingconditions" not in name} == own
+    assert families.keys() - types.keys() == own
     for name in families.keys() & types.keys():
         assert type(families[name]).__name__ == types[name]["type"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.testing import PluginHarness
 
 
@@ -18,7 +18,7 @@ def requeues_after(
     *,
     old: Any = None,
     new: Any = None,
-    minor: Minor = NEWEST,
+    minor: Minor = DEFAULT_MINOR,
 ) -> bool:
     """Whether an event makes a pod schedulable that the plugin has rejected."""
     harness = PluginHarness(minor=minor)

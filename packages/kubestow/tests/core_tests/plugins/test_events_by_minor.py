@@ -87,6 +87,28 @@ def test_the_labels_of_the_pod_itself_and_the_pods_that_repel_it_may_help(minor:
     assert requeues_after("InterPodAffinity", own, resource, action, old=repelling, minor=minor) is has_behaviour
 
 
+@around(Behaviour.ANTI_AFFINITY_HINT_LOOKS_AT_EVERY_TERM)
+def test_one_of_several_anti_affinity_terms_may_have_repelled_a_pod(minor: Minor, has_behaviour: bool) -> None:
+    two = terms("podAntiAffinity", app="db")
+    two["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] += terms("podAntiAffinity", app="web")[
+        "podAntiAffinity"
+    ]["requiredDuringSchedulingIgnoredDuringExecution"]
+    resource, labelled = EventResource.ASSIGNED_POD, pod("b", labels={"app": "db"}, node="n")
+
+    def helps(rejected: Pod, action: Action, old: Pod, new: Pod | None = None) -> bool:
+        return requeues_after("InterPodAffinity", rejected, resource, action, old=old, new=new, minor=minor)
+
+    repelled = pod("a", affinity=two)
+    assert helps(repelled, Action.DELETE, labelled) is has_behaviour
+    relabelled = pod("b", labels={"app": "other"}, node="n")
+    assert helps(repelled, Action.UPDATE_POD_LABEL, labelled, relabelled) is has_behaviour
+    still_repelling = pod("b", labels={"app": "web"}, node="n")
+    assert not helps(repelled, Action.UPDATE_POD_LABEL, labelled, still_repelling)
+    repelling = pod("b", node="n", affinity=two)
+    assert helps(pod("a", labels={"app": "db"}), Action.DELETE, repelling) is has_behaviour
+    assert not helps(pod("a", labels={"app": "x"}), Action.DELETE, repelling)
+
+
 def attachment(attacher: str) -> VolumeAttachment:
     return msgspec.convert({"metadata": {"name": "x"}, "spec": {"attacher": attacher}}, VolumeAttachment)
 

@@ -188,6 +188,13 @@ def test_the_images_of_volumes(minor: Minor, expected: int) -> None:
     assert harness.scores(pod("p", spec=mounted), "ImageLocality") == {"a": expected}
 
 
+@before_and_since(Behaviour.IMAGE_VOLUMES_RAISE_THE_THRESHOLD, 94, 46)
+def test_the_threshold_of_images_of_volumes(minor: Minor, expected: int) -> None:
+    harness = PluginHarness([node("a", images={"model:1": 950 * 2**20})], minor=minor)
+    mounted = {"volumes": [{"name": "model", "image": {"reference": "model:1"}}, {"name": "x", "emptyDir": {}}]}
+    assert harness.scores(pod("p", spec=mounted), "ImageLocality") == {"a": expected}
+
+
 # -- volumes -------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubestow.api.core import Node, Pod
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.testing import PluginHarness
 
 
@@ -14,7 +14,7 @@ def plugin_harness(
     *objects: Any,
     gates: Mapping[str, bool] | None = None,
     profile: Mapping[str, Any] | None = None,
-    minor: Minor = NEWEST,
+    minor: Minor = DEFAULT_MINOR,
 ) -> PluginHarness:
     """A scheduler whose cluster has these objects, of any kind."""
     made = PluginHarness(

@@ -56,9 +56,11 @@ def test_the_nearest_version_that_can_be_emulated(release: tuple[int, int], near
         ("resource.k8s.io/v1alpha3", 31, 31),
         ("resource.k8s.io/v1beta1", 32, 33),
         ("resource.k8s.io/v1beta2", 33, 33),
-        ("resource.k8s.io/v1", 34, 36),
+        ("resource.k8s.io/v1", 34, 37),
         ("scheduling.k8s.io/v1alpha2", 36, 36),
-        ("apps/v1", 31, 36),
+        ("scheduling.k8s.io/v1alpha3", 37, 37),
+        ("scheduling.k8s.io/v1beta1", 37, 37),
+        ("apps/v1", 31, 37),
     ],
 )
 def test_an_api_version_is_served_from_one_minor_version_to_another(api_version: str, first: int, last: int) -> None:

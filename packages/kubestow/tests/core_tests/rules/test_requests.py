@@ -93,6 +93,7 @@ def test_requests_beyond_int64_count_as_the_largest_and_the_least() -> None:
 HUGE_PAGES = Behaviour.HUGE_PAGES_COUNT_FOR_THE_WHOLE_POD.value.since
 AS_ALLOCATED = Behaviour.RESIZED_CONTAINERS_COUNT_AS_ALLOCATED.value.since
 AS_REPORTED = Behaviour.RESIZED_CONTAINERS_COUNT_AS_REPORTED.value.since
+BY_TOTALS = Behaviour.RESIZED_PODS_COUNT_BY_TOTALS.value.since
 SIDECARS = Behaviour.DEFAULT_REQUESTS_OF_SIDECARS_ADD_UP.value.since
 
 
@@ -145,6 +146,51 @@ def test_a_resized_sidecar_counts_as_reported_since_1_33(number: int, expected: 
     status = {"initContainerStatuses": [{"name": "proxy", "resources": {"requests": {"cpu": "2"}}}]}
     resized = pod(spec={"initContainers": [sidecar]}, status=status)
     assert placed_requests(resized, former(number, InPlacePodVerticalScaling=True))[0] == {"cpu": expected}
+
+
+@pytest.mark.parametrize(("number", "expected", "scored"), [(BY_TOTALS - 1, 5000, 5100), (BY_TOTALS, 4000, 4100)])
+def test_a_resized_pod_counts_by_the_largest_total_since_1_37(number: int, expected: int, scored: int) -> None:
+    containers = [container("a", cpu="1"), container("b", cpu="2"), {"name": "c"}]
+    statuses = [
+        {"name": "a", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "1"}},
+        {"name": "b", "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1"}},
+    ]
+    resized = pod(spec={"containers": containers}, status={"containerStatuses": statuses})
+    total, (cpu, _) = placed_requests(resized, former(number))
+    assert (total, cpu) == ({"cpu": expected}, scored)
+
+
+@pytest.mark.parametrize(("number", "expected"), [(BY_TOTALS - 1, 1000), (BY_TOTALS, 7000)])
+def test_the_status_of_the_pod_itself_counts_without_pod_level_requests_since_1_37(number: int, expected: int) -> None:
+    status = {"resources": {"requests": {"cpu": "6"}}, "allocatedResources": {"cpu": "7"}}
+    assert placed_requests(pod(cpu="1", status=status), former(number))[0] == {"cpu": expected}
+    without_gate = former(number, InPlacePodLevelResourcesVerticalScaling=False)
+    assert placed_requests(pod(cpu="1", status=status), without_gate)[0] == {"cpu": 1000}
+
+
+@pytest.mark.parametrize(("number", "expected"), [(BY_TOTALS - 1, 1000), (BY_TOTALS, 3000)])
+def test_an_init_container_counts_for_what_is_allocated_to_it_since_1_37(number: int, expected: int) -> None:
+    init = {"initContainers": [container("init", cpu="1")]}
+    status = {"initContainerStatuses": [{"name": "init", "allocatedResources": {"cpu": "3"}}]}
+    running = pod(spec=init, status=status)
+    assert former(number).reads(running.status) is (number == BY_TOTALS)
+    assert placed_requests(running, former(number))[0] == {"cpu": expected}
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(BY_TOTALS - 1, {"cpu": 2000}), (BY_TOTALS, {"cpu": 2000, "memory": 5})]
+)
+def test_pod_level_requests_in_effect_count_for_all_resources_since_1_37(number: int, expected: dict[str, int]) -> None:
+    status = {"resources": {"requests": {"cpu": "2", "memory": "5"}}}
+    running = pod(spec={"resources": {"requests": {"cpu": "1"}}}, status=status)
+    assert placed_requests(running, former(number))[0] == expected
+
+
+def test_an_infeasible_resize_does_not_count_since_1_37() -> None:
+    conditions = [{"type": "PodResizePending", "reason": "Infeasible"}]
+    statuses = [{"name": "main", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "4"}}]
+    refused = pod(cpu="8", status={"containerStatuses": statuses, "conditions": conditions})
+    assert placed_requests(refused, former(BY_TOTALS))[0] == {"cpu": 4000}
 
 
 def test_without_in_place_resizes_the_status_does_not_count() -> None:

@@ -163,6 +163,20 @@ def test_a_victim_in_pre_bind_is_cancelled_or_deleted(minor: Minor, has_behaviou
     in_virtual_time(scenario, node("n", cpu="4"), minor=minor, cluster=cluster, **enabled(SlowPreBind))
 
 
+@around(Behaviour.PREEMPTION_TELLS_WHAT_IT_FOUND)
+def test_a_successful_preemption_is_told(minor: Minor, has_behaviour: bool) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("low", cpu="3", priority=0))
+        await harness.settle()
+        harness.cluster.put(pod("high", cpu="3", priority=100))
+        await harness.settle()
+        found = "preemption: found a potential placement for pod on node n, preempting 1 victims"
+        message = f"0/1 nodes are available: 1 Insufficient cpu.{f' {found}' if has_behaviour else ''}"
+        assert message in [event.note for event in harness.cluster.events if event.reason == "FailedScheduling"]
+
+    in_virtual_time(scenario, node("n", cpu="4"), minor=minor)
+
+
 class WaitsForLong(PermitPlugin):
     """Has pods of low priority wait."""
 

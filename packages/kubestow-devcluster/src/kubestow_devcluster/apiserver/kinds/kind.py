@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from kubestow.api.formats.names import NameErrors, dns1123_subdomain_errors
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.group_version import GroupResource, GroupVersion, version_priority
 from kubestow_devcluster.apiserver.printers.table import Printer
@@ -333,7 +333,9 @@ class Scheme:
     objects are stored in them, and the server's own controllers use them.
     """
 
-    def __init__(self, built_in: Iterable[Kind], *, minor: Minor = NEWEST, hub_kinds: Iterable[Kind] = ()) -> None:
+    def __init__(
+        self, built_in: Iterable[Kind], *, minor: Minor = DEFAULT_MINOR, hub_kinds: Iterable[Kind] = ()
+    ) -> None:
         self.minor = minor
         self._built_in, self.hub_kinds = tuple(built_in), tuple(hub_kinds)
         self._by_resource: dict[str, Kind] = {}

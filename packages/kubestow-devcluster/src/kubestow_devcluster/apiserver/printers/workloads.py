@@ -195,12 +195,17 @@ def _print_priority_class(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), obj.get("value", 0), bool(obj.get("globalDefault", False)), age_of(obj, now), policy]
 
 
+#: The conditions that say whether a group was scheduled: of PodGroups in 1.36 and since 1.37, of composite groups.
+_SCHEDULED = ("PodGroupScheduled", "PodGroupInitiallyScheduled", "CompositePodGroupInitiallyScheduled")
+
+
 @printer("Name, Policy, Scheduled, Age", "podgroups.scheduling.k8s.io")
+@printer("Name, Policy, Scheduled, Age", "compositepodgroups.scheduling.k8s.io")
 def _print_pod_group(obj: Object, now: datetime) -> list[Any]:
-    policy = obj["spec"].get("schedulingPolicy", {})
-    summary = f"Gang ({policy['gang'].get('minCount', 0)})" if "gang" in policy else "Basic"
+    gang = obj["spec"].get("schedulingPolicy", {}).get("gang")
+    summary = "Basic" if gang is None else f"Gang ({gang.get('minCount') or gang.get('minGroupCount') or 0})"
     conditions = obj.get("status", {}).get("conditions") or ()
-    scheduled = next((one["status"] for one in conditions if one["type"] == "PodGroupScheduled"), UNKNOWN)
+    scheduled = next((one["status"] for one in conditions if one["type"] in _SCHEDULED), UNKNOWN)
     return [name_of(obj), summary, scheduled, age_of(obj, now)]
 
 

@@ -35,6 +35,9 @@ from kubestow_devcluster.apiserver.storage.store import Collection, DecodedObjec
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
+_POD_GROUPS = ("podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io")
+
+
 class AdmissionChain:
     """Admits objects to the cluster in ``store``."""
 
@@ -77,8 +80,10 @@ class AdmissionChain:
             default = default_storage_class(convert(StorageClass, one) for one in classes)
             if default is not None:
                 new["spec"]["storageClassName"] = default
-        elif kind.storage == "podgroups.scheduling.k8s.io":
-            reference = new["spec"].get("podGroupTemplateRef", {}).get("workload") or {}
+        elif kind.storage in _POD_GROUPS:
+            reference = (
+                new["spec"].get("workloadRef") or new["spec"].get("podGroupTemplateRef", {}).get("workload") or {}
+            )
             if name := reference.get("workloadName"):
                 workload = self._workloads.get(f"{new['metadata']['namespace']}/{name}")
                 if workload is None or b'"deletionTimestamp"' in workload.data:
@@ -297,7 +302,7 @@ class PriorityAdmission:
 def _check_priority(kind: Kind, new: Object, value: int) -> None:
     requested = new["spec"].get("priority")
     if requested is not None and requested != value:
-        subject = "pod group" if kind.name == "PodGroup" else "pod"
+        subject = "pod group" if kind.storage in _POD_GROUPS else "pod"
         problem = (
             f"the integer value of priority ({requested}) must not be provided in {subject} spec; priority admission"
             f" controller computed {value} from the given PriorityClass name"

@@ -30,7 +30,9 @@ _RBAC = GroupVersion("rbac.authorization.k8s.io", "v1")
 _STORAGE = GroupVersion("storage.k8s.io", "v1")
 _APIEXTENSIONS = GroupVersion("apiextensions.k8s.io", "v1")
 _SCHEDULING = GroupVersion("scheduling.k8s.io", "v1")
-_SCHEDULING_ALPHA = GroupVersion("scheduling.k8s.io", "v1alpha2")
+_SCHEDULING_BETA = GroupVersion("scheduling.k8s.io", "v1beta1")
+_SCHEDULING_ALPHA = GroupVersion("scheduling.k8s.io", "v1alpha3")
+_SCHEDULING_ALPHA_2 = GroupVersion("scheduling.k8s.io", "v1alpha2")
 _COSCHEDULING = GroupVersion("scheduling.x-k8s.io", "v1alpha1")
 _VOLCANO = GroupVersion("scheduling.volcano.sh", "v1beta1")
 _COORDINATION = GroupVersion("coordination.k8s.io", "v1")
@@ -186,8 +188,14 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
           DefinitionStrategy(), namespaced=False, subresources=_STATUS, categories=("api-extensions",)),
     _kind(_SCHEDULING, "PriorityClass", "priorityclasses pc", "1QwjyaZjj3Y=", scheduling.PriorityClassStrategy(),
           namespaced=False),
-    _kind(_SCHEDULING_ALPHA, "PodGroup", "podgroups", strategy=scheduling.PodGroupStrategy(), subresources=_STATUS),
-    _kind(_SCHEDULING_ALPHA, "Workload", "workloads", strategy=scheduling.WorkloadStrategy()),
+    _kind(_SCHEDULING_BETA, "PodGroup", "podgroups", strategy=scheduling.PodGroupStrategy(), subresources=_STATUS),
+    _kind(_SCHEDULING_BETA, "Workload", "workloads", strategy=scheduling.WorkloadStrategy()),
+    _kind(_SCHEDULING_ALPHA, "CompositePodGroup", "compositepodgroups", subresources=_STATUS,
+          strategy=scheduling.CompositePodGroupStrategy()),
+    # Of 1.36: later versions do not read what is stored in v1alpha2.
+    _kind(_SCHEDULING_ALPHA_2, "PodGroup", "podgroups", strategy=scheduling.PodGroupAlphaStrategy(),
+          subresources=_STATUS),
+    _kind(_SCHEDULING_ALPHA_2, "Workload", "workloads", strategy=scheduling.WorkloadAlphaStrategy()),
     _kind(_COSCHEDULING, "PodGroup", "podgroups pg pgs", strategy=scheduling.CustomPodGroupStrategy(), model="",
           subresources=_STATUS),
     _kind(_VOLCANO, "PodGroup", "podgroups pg podgroup-v1beta1", strategy=scheduling.CustomPodGroupStrategy(),

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kubestow.api.conversion import FORMER_VERSIONS, GROUP, from_hub, to_hub
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.api.conversion import DEVICES
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow_devcluster.apiserver.group_version import GroupVersion
 from kubestow_devcluster.apiserver.kinds.kind import Kind, RESTStrategy
 from kubestow_devcluster.apiserver.resources.built_in import BUILT_IN_KINDS
@@ -25,8 +25,8 @@ _FIELDS_OF_GATES = {
     "pods": {"spec.resources": "PodLevelResources"},
     "nodes": {"status.declaredFeatures": "NodeDeclaredFeatures"},
 }
-#: Resource -> field -> the API version without which it does not exist.
-_FIELDS_OF_APIS = {"pods": {"spec.schedulingGroup": "scheduling.k8s.io/v1alpha2"}}
+#: Resource -> field -> the API versions without any of which it does not exist.
+_FIELDS_OF_APIS = {"pods": {"spec.schedulingGroup": ("scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1beta1")}}
 
 
 def kinds_of_minor(minor: Minor, gates: FeatureGates | None = None) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
@@ -34,18 +34,18 @@ def kinds_of_minor(minor: Minor, gates: FeatureGates | None = None) -> tuple[tup
 
     The fields of a gate that is off are disabled. Without ``gates`` they are the defaults of the version.
     """
-    if minor == NEWEST and gates is None:  # all fields are enabled; configurations are not imported for that
-        return BUILT_IN_KINDS, ()
+    if minor == DEFAULT_MINOR and gates is None:  # all fields are enabled; configurations are not imported for that
+        return tuple(kind for kind in BUILT_IN_KINDS if minor.serves(kind.api_version)), ()
     served: list[Kind] = []
     hub_kinds: list[Kind] = []
     for kind in BUILT_IN_KINDS:
         if minor.serves(kind.api_version):
             disabled = _disabled_fields(kind.resource, minor, gates)
             served.append(replace(kind, rest=replace(kind.rest, disabled_fields=disabled)) if disabled else kind)
-        elif kind.group == GROUP:
+        elif kind.group == DEVICES.name:
             hub_kinds.append(kind)
-    for version in FORMER_VERSIONS:
-        if minor.serves(f"{GROUP}/{version}"):
+    for version in DEVICES.former:
+        if minor.serves(f"{DEVICES.name}/{version}"):
             served += [_former(kind, version) for kind in hub_kinds]
     return tuple(served), tuple(hub_kinds)
 
@@ -55,7 +55,7 @@ def _disabled_fields(resource: str, minor: Minor, gates: FeatureGates | None) ->
 
     gates = gates or FeatureGates(minor=minor)
     disabled = [field for field, gate in _FIELDS_OF_GATES.get(resource, {}).items() if not gates.enabled(gate)]
-    disabled += [field for field, api in _FIELDS_OF_APIS.get(resource, {}).items() if not minor.serves(api)]
+    disabled += [field for field, apis in _FIELDS_OF_APIS.get(resource, {}).items() if not any(map(minor.serves, apis))]
     return tuple(disabled)
 
 
@@ -64,7 +64,7 @@ def _former(kind: Kind, version: str) -> Kind:
     model = f"V{version[1:]}{kind.name}"
     strategy = _FormerVersionStrategy(version, model, kind)
     rest = replace(kind.rest, strategy=strategy, stored_in=kind.resource)
-    return replace(kind, group_version=GroupVersion(GROUP, version), model=model, rest=rest)
+    return replace(kind, group_version=GroupVersion(DEVICES.name, version), model=model, rest=rest)
 
 
 class _FormerVersionStrategy(RESTStrategy):
@@ -79,10 +79,10 @@ class _FormerVersionStrategy(RESTStrategy):
         self.kept_by_status_writes = hub.strategy.kept_by_status_writes  # type: ignore[misc]
 
     def from_storage(self, stored: Object) -> Object:
-        return _read(struct_of(self._model), from_hub(self._version, stored))
+        return _read(struct_of(self._model), DEVICES.from_hub(self._version, stored))
 
     def to_storage(self, served: Object) -> Object:
-        return _read(self._hub.struct, to_hub(self._version, served))
+        return _read(self._hub.struct, DEVICES.to_hub(self._version, served))
 
     def set_defaults(self, new: Object) -> None:
         converted = self.to_storage(new)

@@ -1,8 +1,8 @@
 """The table of built-in Kubernetes types: the fields of each, from its OpenAPI schema and its Go type.
 
 ``make schema`` generates ``kubernetes-1.36.json`` from two packages (``tools/schema/generate.py``), which the head of
-the file names with their licences. The server reads the file when it needs the first type, and decodes only the types
-that clients use.
+the file names with their licences. ``kubernetes-1.37.json`` has the types of the API versions that 1.37 added, made in
+the same way. The server reads the files when it needs the first type, and decodes only the types that clients use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 _V1BETA1 = b'"definition": "io.k8s.api.resource.v1beta1.'
-_FILE = Path(__file__).with_name("kubernetes-1.36.json")
+_FILES = tuple(Path(__file__).with_name(f"kubernetes-{minor}.json") for minor in ("1.36", "1.37"))
 
 
 class FieldEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -88,7 +88,9 @@ def model_for(api_version: str, kind: str) -> str:
 
 @cache
 def _types() -> dict[str, msgspec.Raw]:
-    types = msgspec.json.decode(_FILE.read_bytes(), type=_Table).types
+    types: dict[str, msgspec.Raw] = {}
+    for file in _FILES:
+        types |= msgspec.json.decode(file.read_bytes(), type=_Table).types
     return types | dict(_v1alpha3_types(types))
 
 

@@ -195,7 +195,11 @@ _DEFAULT_ROLES = Path(__file__).with_name("default_roles.json")
 #: What ``system:kube-scheduler`` is also allowed: to watch its lease, and the kinds of gang scheduling.
 _SCHEDULER_RULES: tuple[Object, ...] = (
     {"verbs": ["list", "watch"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"]},
-    {"verbs": ["get", "list", "watch"], "apiGroups": ["scheduling.k8s.io"], "resources": ["workloads"]},
+    {
+        "verbs": ["get", "list", "watch"],
+        "apiGroups": ["scheduling.k8s.io"],
+        "resources": ["workloads", "compositepodgroups"],
+    },
     {
         "verbs": ["get", "list", "watch"],
         "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kubestow.errors import KubestowError
 from kubestow.http.listener import HTTPListener
 from kubestow.http.messages import UserInfo
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow_devcluster.apiserver.endpoints.api_handler import APIHandler
 from kubestow_devcluster.apiserver.endpoints.reading_handlers import ResourceMetrics
 from kubestow_devcluster.apiserver.kinds.kind import Scheme
@@ -68,7 +68,7 @@ class APIServerOptions:
     accept_hosts: str = DEFAULT_ACCEPT_HOSTS
     #: Paths that another process of the cluster serves.
     forwarded: ForwardedPaths | None = None
-    minor: Minor = NEWEST
+    minor: Minor = DEFAULT_MINOR
     #: Decide which fields are dropped; None: the defaults of the version.
     feature_gates: FeatureGates | None = None
 

@@ -10,7 +10,7 @@ import pytest
 
 from devcluster_tests.client import NODES, PODS, Client, node, pod
 from kubestow.config.feature_gates import FeatureGates
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow_devcluster.apiserver.resources.minor_versions import kinds_of_minor
 from kubestow_devcluster.apiserver.schema.types import struct_of
 from kubestow_devcluster.apiserver.serialization import protobuf
@@ -89,12 +89,15 @@ async def test_discovery_has_the_versions_of_the_resource_api(minor: str, versio
         assert (await get(claims(version))).status == 404
 
 
-@pytest.mark.parametrize(("minor", "is_served"), [("1.35", False), ("1.36", True)])
-async def test_pod_groups_are_served_where_the_minor_version_has_them(minor: str, is_served: bool) -> None:
+@pytest.mark.parametrize(
+    ("minor", "versions"), [("1.35", ["v1"]), ("1.36", ["v1", "v1alpha2"]), ("1.37", ["v1", "v1beta1", "v1alpha3"])]
+)
+async def test_pod_groups_are_served_where_the_minor_version_has_them(minor: str, versions: list[str]) -> None:
     get = client(minor).get
-    assert ("v1alpha2" in str((await get("/apis/scheduling.k8s.io")).json)) == is_served
-    status = (await get("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups")).status
-    assert status == (200 if is_served else 404)
+    assert [one["version"] for one in (await get("/apis/scheduling.k8s.io")).json["versions"]] == versions
+    for version, plural in (("v1beta1", "podgroups"), ("v1alpha3", "compositepodgroups"), ("v1alpha2", "podgroups")):
+        status = (await get(f"/apis/scheduling.k8s.io/{version}/namespaces/default/{plural}")).status
+        assert status == (200 if version in versions else 404)
 
 
 @pytest.mark.parametrize(("minor", "version"), [("1.33", "v1beta1"), ("1.32", "v1beta1"), ("1.31", "v1alpha3")])
@@ -194,9 +197,9 @@ async def test_an_update_keeps_a_disabled_field_that_the_object_has_already(tmp_
 
 
 def test_all_fields_of_the_newest_version_are_enabled_by_default() -> None:
-    kinds, hub_kinds = kinds_of_minor(NEWEST, FeatureGates())
+    kinds, hub_kinds = kinds_of_minor(DEFAULT_MINOR, FeatureGates())
     assert not hub_kinds and not any(kind.rest.disabled_fields for kind in kinds)
-    assert [kind.api_version for kind in kinds] == [kind.api_version for kind in kinds_of_minor(NEWEST)[0]]
+    assert [kind.api_version for kind in kinds] == [kind.api_version for kind in kinds_of_minor(DEFAULT_MINOR)[0]]
 
 
 @pytest.mark.parametrize("minor", list(VERSIONS))

@@ -164,6 +164,10 @@ class TermWeights:
         """Whether all terms, whose weights must be above 0, select a pod with these labels in a namespace."""
         return self.of(namespace, labels) == self.total
 
+    def any_matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether a term, whose weights must be above 0, selects a pod with these labels in a namespace."""
+        return self.of(namespace, labels) > 0
+
     def _index(self, namespace: str, namespace_labels: Mapping[str, str]) -> SelectorWeights:
         selecting = (
             position for selector, position in self._by_namespace_selector if selector.matches(namespace_labels)

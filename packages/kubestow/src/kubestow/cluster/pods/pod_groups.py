@@ -56,6 +56,10 @@ class PodGroupName(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+COMPOSITE = "scheduling.k8s.io/composite"
+"""In place of the API in the name of a composite group."""
+
+
 def native_name(name: Hashable) -> PodGroupName | None:
     """A gang's name if it is a PodGroup of ``scheduling.k8s.io``, else None."""
     return name if isinstance(name, PodGroupName) and name.api == KUBERNETES.name else None
@@ -65,12 +69,13 @@ def native_name(name: Hashable) -> PodGroupName | None:
 class Members:
     """The pods of one group by uid, in the order in which they were added.
 
-    ``ready`` are those that are neither terminating nor gated.
+    ``ready`` are those that are neither terminating nor gated; ``gated`` have scheduling gates.
     """
 
     _on_nodes: KeysView[str]
     pods: dict[str, PodInfo] = field(default_factory=dict)
     ready: dict[str, None] = field(default_factory=dict)
+    gated: set[str] = field(default_factory=set)
 
     @property
     def placed(self) -> frozenset[str]:
@@ -80,6 +85,9 @@ class Members:
     def put(self, info: PodInfo) -> bool:
         """Add or replace a member; whether it has become ready."""
         self.pods[info.uid] = info
+        self.gated.discard(info.uid)
+        if info.spec.scheduling_gates and not info.terminating:
+            self.gated.add(info.uid)
         if info.terminating or info.spec.scheduling_gates:
             self.ready.pop(info.uid, None)
             return False
@@ -91,6 +99,7 @@ class Members:
         """Remove a member, if it is one."""
         self.pods.pop(uid, None)
         self.ready.pop(uid, None)
+        self.gated.discard(uid)
 
 
 class PodGroups:
@@ -122,6 +131,15 @@ class PodGroups:
     def members(self, name: PodGroupName) -> Members:
         """The members of a group; empty for a group without any."""
         return self._members.get(name) or Members(self._on_nodes)
+
+    def members_of_all(self, names: Iterable[PodGroupName]) -> Members:
+        """The members of several groups together, as they are now."""
+        joined = Members(self._on_nodes)
+        for members in map(self.members, names):
+            joined.pods |= members.pods
+            joined.ready |= members.ready
+            joined.gated |= members.gated
+        return joined
 
     def put(self, info: PodInfo) -> bool:
         """Add or replace a pod; whether it has become a ready member of a group."""

@@ -27,7 +27,7 @@ from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.errors import InvalidObject
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.rules.requests import allocatable_amounts
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -206,7 +206,7 @@ class CSINodes:
     Volumes are counted by the rules of a ``minor`` version.
     """
 
-    def __init__(self, table: NodeTable, csi_nodes: Catalog[CSINode], minor: Minor = NEWEST) -> None:
+    def __init__(self, table: NodeTable, csi_nodes: Catalog[CSINode], minor: Minor = DEFAULT_MINOR) -> None:
         self._table = table
         self._reads_allocatable = not minor.has(Behaviour.VOLUME_LIMITS_ARE_THOSE_OF_CSI_NODES)
         self._portworx_counts_if_listed = not minor.has(Behaviour.PORTWORX_MIGRATES_EVERYWHERE)

@@ -25,7 +25,7 @@ from kubestow.cluster.storage.available_volumes import AvailableVolumes, NodeMas
 from kubestow.cluster.storage.capacities import CSIStorageCapacities
 from kubestow.cluster.storage.csi import CSINodes
 from kubestow.cluster.storage.pod_volumes import VolumesInUse
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 
 T = TypeVar("T", bound=KubernetesObject)
 
@@ -40,7 +40,7 @@ class Catalogs(Protocol):
 class Volumes:
     """The volumes of a cluster, counted by the rules of a minor version."""
 
-    def __init__(self, table: NodeTable, catalogs: Catalogs, minor: Minor = NEWEST) -> None:
+    def __init__(self, table: NodeTable, catalogs: Catalogs, minor: Minor = DEFAULT_MINOR) -> None:
         self._table = table
         volumes = catalogs.catalog(PersistentVolume)
         claims = catalogs.catalog(PersistentVolumeClaim)

@@ -13,12 +13,12 @@ import msgspec
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
-from kubestow.rules.minors import NEWEST, Minor, release_of
+from kubestow.rules.minors import DEFAULT_MINOR, NOT_COMPARED, Minor, release_of
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterVersion:
-    """The minor version to decide as, and why this one: "" for the newest, where nothing tells a version.
+    """The minor version to decide as, and why this one: "" for the default, where nothing tells a version.
 
     ``warning`` says that the nodes are of several minor versions; "" if they are not.
     """
@@ -28,7 +28,8 @@ class ClusterVersion:
     warning: str = ""
 
     def __str__(self) -> str:
-        return f"decides as Kubernetes {self.minor}: {self.reason}"
+        caveat = "" if self.minor.is_compared else f"; {NOT_COMPARED}"
+        return f"decides as Kubernetes {self.minor}: {self.reason}{caveat}"
 
 
 def version_of(cluster: ClusterObjects) -> ClusterVersion:
@@ -42,7 +43,7 @@ def version_of(cluster: ClusterObjects) -> ClusterVersion:
     if server:
         return ClusterVersion(Minor.of_server(server), f"the version of its API server is {server}", warning)
     if not releases:
-        return ClusterVersion(NEWEST, "")
+        return ClusterVersion(DEFAULT_MINOR, "")
     newest = max(releases)
     kubelet = max(version for version in kubelets if release_of(version) == newest)
     minor = Minor.nearest(newest)

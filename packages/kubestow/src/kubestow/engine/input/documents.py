@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from kubestow.api.conversion import HUB, is_former, to_hub
+from kubestow.api.conversion import conversion_of
 from kubestow.api.formats.yaml_documents import load_yaml, yaml_documents
 from kubestow.api.json_text import UNDECODABLE, decode_readable, parse_json, readable_json
 from kubestow.errors import InputError
@@ -127,8 +127,9 @@ def _objects_in(
         return
     version = meta.kubernetes_version or (default.kubernetes_version if default else None)
     if meta.items is None or not kind.endswith("List"):
-        if is_former(api_version, kind):
-            api_version, raw = _converted(api_version, raw)
+        if (group := conversion_of(api_version, kind)) is not None:
+            raw = msgspec.json.encode(group.to_hub(api_version.rpartition("/")[2], parse_json(raw)))
+            api_version = group.hub_api_version
         yield SourceObject(sys.intern(api_version), sys.intern(kind), raw, subject, place, version or "")
         return
     # The items of a typed list such as NodeList have no kind and apiVersion of their own.
@@ -139,12 +140,6 @@ def _objects_in(
     for index, item in enumerate(meta.items):
         item_place = places[index] if index < len(places) else f"{within}items[{index}]"
         yield from _objects_in(item, [], subject, item_place, problems, item_type)
-
-
-def _converted(api_version: str, raw: Raw) -> tuple[str, Raw]:
-    """An object of a former version in the hub version."""
-    group, _, version = api_version.partition("/")
-    return f"{group}/{HUB}", msgspec.json.encode(to_hub(version, parse_json(raw)))
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.changes.events import Action, EventResource
+from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.pod_groups import native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges
@@ -24,7 +25,7 @@ from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, fit_error
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
-from kubestow.framework.gang import Evictable, Gang, GangPreemptionPlugin
+from kubestow.framework.gang import Evictable, Gang, GangPreemptionPlugin, PodGroupPostFilterPlugin
 from kubestow.framework.interface import (
     FilterRunner,
     Handle,
@@ -35,7 +36,14 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status, aggregate
 from kubestow.plugins.default_preemption.candidates import CandidateCache, Candidates, PreemptionCandidates
-from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, dry_run, evictable_units, pod_group_priority
+from kubestow.plugins.default_preemption.dry_run import (
+    DisruptionBudgets,
+    DryRun,
+    dry_run,
+    evictable_units,
+    pod_group_priority,
+)
+from kubestow.plugins.default_preemption.group_victims import PlacedGroups, dry_run_with_groups
 from kubestow.rules.minors import Behaviour
 
 _PREEMPTING = Status.unresolvable("waiting for the preemption for this pod to be finished")
@@ -70,6 +78,7 @@ class PreemptionWithoutPreEnqueue(PostFilterPlugin, GangPreemptionPlugin):
         super().__init__(args, handle)
         self._min_candidates_percentage = args.min_candidate_nodes_percentage
         self._min_candidates_absolute = args.min_candidate_nodes_absolute
+        self._tells_success = handle.emulates(Behaviour.PREEMPTION_TELLS_WHAT_IT_FOUND)
         self._async_preemption = handle.feature_enabled("SchedulerAsyncPreemption")
         self._workload_aware_preemption = handle.feature_enabled("WorkloadAwarePreemption")
         self._topology_aware_scheduling = handle.feature_enabled("TopologyAwareWorkloadScheduling")
@@ -164,8 +173,10 @@ class PreemptionWithoutPreEnqueue(PostFilterPlugin, GangPreemptionPlugin):
             batch = max(num_candidates - len(found), _MIN_BATCH)
             rows, unknown = walk[unknown[:batch]], unknown[batch:]
             table = self.handle.cluster.nodes
-            run = dry_run(filters, table, rows, may_evict=partial(self.may_evict, pod), budgets=self._budgets)
-            candidates.add(run)
+            candidates.add(self._dry_run(pod, filters, table, rows))
+
+    def _dry_run(self, pod: PodInfo, filters: FilterRunner, table: NodeTable, rows: Rows) -> DryRun:
+        return dry_run(filters, table, rows, may_evict=partial(self.may_evict, pod), budgets=self._budgets)
 
     def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
         """Which of the pods of some nodes may be evicted for a pod, bool: those of lower priority."""
@@ -177,8 +188,9 @@ class PreemptionWithoutPreEnqueue(PostFilterPlugin, GangPreemptionPlugin):
         self, pod: PodInfo, node_name: str, victims: Victims, for_extenders: PreemptionCandidates | None = None
     ) -> PostFilterResult:
         nominated = self.handle.cluster.nominated_pods(node_name)
+        found = f"found a potential placement for pod on node {node_name}, preempting {len(victims.pods)} victims"
         return PostFilterResult(
-            SUCCESS,
+            Status(Code.SUCCESS, (f"preemption: {found}",)) if self._tells_success else SUCCESS,
             nominated_node_name=node_name,
             victims=victims.pods,
             lower_priority_nominated=tuple(info for info in nominated if info.priority < pod.priority),
@@ -233,6 +245,68 @@ class DefaultPreemption(PreEnqueuePlugin, PreemptionWithoutPreEnqueue):
             return SUCCESS
         in_group = self._workload_aware_preemption and pod.spec.scheduling_group is not None
         return _POD_GROUP_PREEMPTING if in_group else _PREEMPTING
+
+
+class PreemptionForPodGroups(PodGroupPostFilterPlugin, DefaultPreemption):
+    """The plugin since :attr:`Behaviour.POD_GROUP_POST_FILTER`: for pod groups it is enabled at PodGroupPostFilter."""
+
+    def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._groups_are_victims = handle.emulates(Behaviour.POD_GROUPS_ARE_VICTIMS)
+
+    def preempts_as_a_whole(self, gang: Gang) -> bool:
+        """Kubernetes' own groups do, composite ones included."""
+        return gang.terms is not None or super().preempts_as_a_whole(gang)
+
+    #: The placed pods of groups during one PostFilter; None if there are none.
+    _placed_groups: PlacedGroups | None = None
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
+        """Nominates the pod to a node and names the victims, whole groups among them, or returns the reasons."""
+        cluster = self.handle.cluster
+        if self._groups_are_victims and len(cluster.pod_groups):
+            self._placed_groups = PlacedGroups.of(cluster)
+        try:
+            return super().post_filter(state, pod, diagnosis, filters)
+        finally:
+            self._placed_groups = None
+
+    def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:
+        """Known candidates, unless groups are placed: what is known of a node would depend on other nodes."""
+        return (
+            super()._candidates(pod, filters) if self._placed_groups is None else Candidates(self.handle.cluster.nodes)
+        )
+
+    def _dry_run(self, pod: PodInfo, filters: FilterRunner, table: NodeTable, rows: Rows) -> DryRun:
+        groups = self._placed_groups
+        if groups is None:
+            return super()._dry_run(pod, filters, table, rows)
+        may_evict = partial(self.may_evict, pod)
+        return dry_run_with_groups(filters, table, rows, may_evict=may_evict, budgets=self._budgets, groups=groups)
+
+    def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
+        """Which of the pods of some nodes may be evicted for a pod, bool: those of lower priority, by their group's."""
+        if self._placed_groups is None:
+            return super().may_evict(pod, others)
+        return self._placed_groups.priority[others.slots] < pod.priority
+
+    def evictable_units(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
+        """All pods and pod groups below the group's priority, on any node; pods of groups have their group's."""
+        if gang.terms is None:
+            return super().evictable_units(gang, pods)
+        policy = gang.terms.preemption_policy or pods[0].spec.preemption_policy
+        if policy == "Never":
+            return Status.unschedulable(_NEVER_PREEMPTS)
+        priority, cluster = gang.terms.priority, self.handle.cluster
+        nominated = {cluster.nodes.rows.get(cluster.nomination(pod.uid) or "") for pod in pods}
+        if any(row is not None and self._has_terminating_victims(row, priority) for row in nominated):
+            return Status(Code.PENDING, (_VICTIM_TERMINATING,))
+        members = gang.members.pods.keys()
+        of_groups = self._groups_are_victims
+        found = evictable_units(cluster, priority, excluded=members, budgets=self._budgets, of_groups=of_groups)
+        return found if len(found.units.slots) else _NO_POD_GROUP_VICTIMS
 
 
 def _skip(pod: PodInfo, old: PodInfo, new: None) -> bool:

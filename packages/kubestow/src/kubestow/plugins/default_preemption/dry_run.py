@@ -12,7 +12,7 @@ cover them, and further pods violate a budget that is used up. For the pods of m
 count per node and budget.
 
 A pod group may evict single pods and whole pod groups, anywhere in the cluster (semantics 9.7). A pod group with the
-disruption mode ``PodGroup`` is one unit and is evicted as a whole; every other pod is a unit of its own. Units are in
+disruption mode ``all`` is one unit and is evicted as a whole; every other pod is a unit of its own. Units are in
 the order in which they are reprieved: first those whose eviction would violate a disruption budget; then by higher
 priority, pod groups before single pods, larger groups, and earlier start.
 """
@@ -22,18 +22,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.api.scheduling import PodGroup
+from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.api.selectors import NOTHING, Selector, compile_selector
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes
+from kubestow.cluster.pods.hierarchies import Hierarchies
 from kubestow.cluster.pods.pod_groups import native_name
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
@@ -238,9 +240,13 @@ def pod_group_priority(group: PodGroup) -> int:
 
 
 def evictable_units(
-    cluster: Cluster, priority: int, *, excluded: Collection[str], budgets: DisruptionBudgets
+    cluster: Cluster, priority: int, *, excluded: Collection[str], budgets: DisruptionBudgets, of_groups: bool = False
 ) -> Evictable:
-    """The units below a priority, without some pods by uid: those of the preempting group itself."""
+    """The units below a priority, without some pods by uid: those of the preempting group itself.
+
+    With ``of_groups`` every pod of a group has the priority of its group (Behaviour.POD_GROUPS_ARE_VICTIMS), otherwise
+    only those of a group that is evicted as a whole.
+    """
     table = cluster.nodes.pod_table
     slots, offsets = table.slots_on(range(len(cluster.nodes)))
     rows = np.repeat(np.arange(len(cluster.nodes)), np.diff(offsets))
@@ -250,12 +256,13 @@ def evictable_units(
     unit = np.arange(len(slots))
     position_of = np.full(slots.max(initial=-1) + 1, -1, np.intp)
     position_of[slots] = np.arange(len(slots))
-    for group, members in _placed_pod_groups(cluster):
-        positions = np.sort(position_of[members])
+    for group in placed_pod_groups(cluster):
+        positions = np.sort(position_of[group.slots])
         in_group[positions] = True
-        if group is not None and group.spec.disruption_mode == "PodGroup":
+        if group.is_unit:
             unit[positions] = positions[0]
-            priorities[positions] = pod_group_priority(group)
+        if group.priority is not None and (of_groups or group.is_unit):
+            priorities[positions] = group.priority
     of_preemptor = [slot for uid in excluded if (slot := table.slot(uid)) is not None]
     kept = ~np.isin(slots, of_preemptor) & (priorities < priority)
     slots, rows, priorities, in_group = slots[kept], rows[kept], priorities[kept], in_group[kept]
@@ -274,11 +281,38 @@ def evictable_units(
     return Evictable(PodChanges(table, slots[order], run_offsets, -1), rows[order])
 
 
-def _placed_pod_groups(cluster: Cluster) -> Iterator[tuple[PodGroup | None, list[int]]]:
-    """Kubernetes' own pod groups with the slots of their placed pods; None for a group that does not exist."""
+class PlacedGroup(NamedTuple):
+    """The slots of the placed pods of a Kubernetes group, or of a tree that is evicted as a whole.
+
+    ``is_unit``: they are evicted together. ``priority`` is that of the group at the top; None if the group is missing.
+    """
+
+    priority: int | None
+    is_unit: bool
+    slots: list[int]
+
+
+def placed_pod_groups(cluster: Cluster) -> Iterator[PlacedGroup]:
+    """Kubernetes' own pod groups that have placed pods."""
     groups, table = cluster.catalog(PodGroup), cluster.nodes.pod_table
+    hierarchies = Hierarchies(groups, cluster.catalog(CompositePodGroup))
+    trees: dict[tuple[str, str], PlacedGroup] = {}
     for name in cluster.pod_groups:
-        if native_name(name):
-            slots = [table.slot(uid) for uid in cluster.pod_groups.members(name).pods]
-            if placed := [slot for slot in slots if slot is not None]:
-                yield groups.get(name.namespace, name.name), placed
+        if not native_name(name):
+            continue
+        slots = [table.slot(uid) for uid in cluster.pod_groups.members(name).pods]
+        placed = [slot for slot in slots if slot is not None]
+        group = groups.get(name.namespace, name.name)
+        if not placed or group is None:
+            if placed:
+                yield PlacedGroup(None, False, placed)
+            continue
+        above = [ancestor for ancestor in hierarchies.ancestors(group) if ancestor is not None]
+        priority = (above[-1] if above else group).spec.priority or 0
+        whole = [ancestor for ancestor in above if ancestor.spec.is_disrupted_as_a_whole]
+        if whole:
+            tree = trees.setdefault((name.namespace, whole[-1].metadata.name), PlacedGroup(priority, True, []))
+            tree.slots.extend(placed)
+        else:
+            yield PlacedGroup(priority, group.spec.is_disrupted_as_a_whole, placed)
+    yield from trees.values()

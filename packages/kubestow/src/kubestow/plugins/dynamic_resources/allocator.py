@@ -80,7 +80,7 @@ class Solution:
             AllocationResult(
                 devices=DeviceAllocationResult(
                     results=[_result(claim, number, result, features) for number, result in enumerate(results)],
-                    config=list(_configuration(resolved, results)),
+                    config=list(_configuration(resolved, results, features)),
                 ),
                 node_selector=_node_selector(
                     claim, [result.device for result in results], node_name, may_bind=features.full_allocator
@@ -330,7 +330,9 @@ def _result(
     )
 
 
-def _configuration(resolved: ResolvedClaim, results: Sequence[DeviceResult]) -> Iterator[DeviceAllocationConfiguration]:
+def _configuration(
+    resolved: ResolvedClaim, results: Sequence[DeviceResult], features: Features
+) -> Iterator[DeviceAllocationConfiguration]:
     """The configuration of each class, then that of the claim. An entry for all requests names none."""
     chosen = {result.request.request: result.request for result in results}
     # Each request, or the subrequest that was chosen for it.
@@ -349,8 +351,12 @@ def _configuration(resolved: ResolvedClaim, results: Sequence[DeviceResult]) -> 
             what = f"opaque parameters of more than {MAX_DEPTH} levels are not supported"
             raise AllocationError(f"create configuration for claim {resolved.claim.metadata.name}: {what}")
         users = [user for user in requests if user.request in config.requests or user.result_name in config.requests]
-        names = config.requests if len(config.requests) != len(requests) else []
-        for _ in users if config.requests else [None]:
+        if features.emulates(Behaviour.CONFIGURATIONS_ARE_RECORDED_ONCE):
+            is_for_all, times = len(users) == len(requests), min(len(users), 1)
+        else:
+            is_for_all, times = len(config.requests) == len(requests), len(users)
+        names = [] if is_for_all else config.requests
+        for _ in range(times if config.requests else 1):
             yield DeviceAllocationConfiguration(source="FromClaim", requests=names, opaque=config.opaque)
 
 

@@ -39,7 +39,7 @@ from kubestow.framework.interface import (
     ScorePlugin,
     normalized,
 )
-from kubestow.framework.status import SUCCESS, Status, Verdict
+from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 from kubestow.plugins.dynamic_resources.cel import SelectorError
 from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME, extended_resources
 from kubestow.plugins.dynamic_resources.filtering import (
@@ -105,6 +105,7 @@ class DynamicResourcesWithoutScore(
         self._enabled = handle.feature_enabled("DynamicResourceAllocation")
         self._capitalizes_owner = handle.emulates(Behaviour.CLAIM_OWNER_IS_CAPITALIZED)
         #: Whether PostFilter has no reason for a pod without claims in its spec.
+        self._tells_only_actions = handle.emulates(Behaviour.POST_FILTER_TELLS_ONLY_WHAT_IT_DOES)
         self._skips_pods_without_claims = handle.emulates(
             Behaviour.POST_FILTER_SKIPS_PODS_WITHOUT_CLAIMS
         ) and not handle.emulates(Behaviour.POST_FILTER_LOOKS_AT_ALL_PODS)
@@ -231,6 +232,11 @@ class DynamicResourcesWithoutScore(
 
         QUIRK (semantics 8.16): without state, because an earlier PreFilter plugin rejected the pod, this is an error.
         """
+        result = self._deallocation(state, pod)
+        is_silent = self._tells_only_actions and result.action is None and result.status.code is not Code.ERROR
+        return PostFilterResult(_NOTHING_TO_SAY) if is_silent else result
+
+    def _deallocation(self, state: CycleState, pod: PodInfo) -> PostFilterResult:
         if not self._enabled:
             return PostFilterResult(_DISABLED)
         if self._skips_pods_without_claims and not pod.spec.resource_claims:

@@ -55,8 +55,8 @@ def device_pools(catalog: Catalog[ResourceSlice], table: NodeTable, features: Fe
 
 def allocation_search(features: Features) -> Callable[..., AllocationSearch]:
     """The search of a minor version, with the parameters of :class:`AllocationSearch`."""
-    is_current = features.emulates(Behaviour.DEVICES_ARE_TRIED_IN_COMBINATIONS)
-    return AllocationSearch if is_current else FormerAllocationSearch
+    current = (Behaviour.DEVICES_ARE_TRIED_IN_COMBINATIONS, Behaviour.SUBREQUESTS_FOR_ALL_DEVICES_STAND_ALONE)
+    return AllocationSearch if all(map(features.emulates, current)) else FormerAllocationSearch
 
 
 # -- pools ---------------------------------------------------------------------------------------------------------
@@ -129,11 +129,13 @@ _MatchKey = tuple[DeviceID, str, str, str]
 
 
 class FormerAllocationSearch(AllocationSearch):
-    """The search before :attr:`Behaviour.DEVICES_ARE_TRIED_IN_COMBINATIONS`."""
+    """The search before :attr:`Behaviour.DEVICES_ARE_TRIED_IN_COMBINATIONS` or another behaviour that came with it."""
 
     def __init__(self, *args: Any, features: Features, **options: Any) -> None:
         super().__init__(*args, features=features, **options)
         has = features.emulates
+        self._needs_combinations_only = has(Behaviour.DEVICES_ARE_TRIED_IN_COMBINATIONS)
+        self._mixes_subrequests = not has(Behaviour.SUBREQUESTS_FOR_ALL_DEVICES_STAND_ALONE)
         self._passes_over_pools = has(Behaviour.UNUSABLE_POOLS_ARE_PASSED_OVER)
         self._fails_at_once = has(Behaviour.INVALID_POOLS_ARE_AN_ERROR_AT_ONCE)
         self._all_needs_a_device = has(Behaviour.MODE_ALL_NEEDS_A_DEVICE)
@@ -151,7 +153,7 @@ class FormerAllocationSearch(AllocationSearch):
 
     def run(self, claims: Sequence[ResolvedClaim]) -> list[list[DeviceResult]] | None:
         self._is_resolving = False
-        self._order_matters = self._is_order_relevant(claims)
+        self._order_matters = not self._needs_combinations_only and self._is_order_relevant(claims)
         try:
             return super().run(claims)
         except _SearchEnded:
@@ -165,7 +167,7 @@ class FormerAllocationSearch(AllocationSearch):
         QUIRK: while the devices of requests with mode All are gathered, the second subrequest has the matches of the
         first one.
         """
-        if self._is_resolving and request.subrequest:
+        if self._mixes_subrequests and self._is_resolving and request.subrequest:
             matches = self._remembered_match(request, candidate)
         else:
             matches = request.matches(candidate, self._selectors, self._features)
@@ -199,7 +201,7 @@ class FormerAllocationSearch(AllocationSearch):
         if len(self._results[claim_index]) + request.device_count - device_index > MAX_DEVICES_PER_CLAIM:
             raise ClaimLimitExceeded
         following = request
-        if is_for_all and request.subrequest:  # QUIRK: the first subrequest takes over
+        if self._mixes_subrequests and is_for_all and request.subrequest:  # QUIRK: the first subrequest takes over
             following = self._claims[claim_index].requests[request_index][0]
         for position, candidate in self._usable_candidates(claim_index, request, device_index, start):
             self._device_index = device_index

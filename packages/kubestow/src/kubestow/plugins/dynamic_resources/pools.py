@@ -40,6 +40,13 @@ _MAX_CACHED_MATCHES = 256
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
+#: What Kubernetes adds to the error of a selector that reads an attribute that a device does not have.
+_OPTIONAL = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
+    "fields"
+)
+
+
 class PooledDevice:
     """A device of a pool, with the slice that publishes it."""
 
@@ -68,15 +75,23 @@ class PooledDevice:
             return self.device.attributes.get(short_name)
         return attribute
 
-    def matches(self, selectors: Sequence[DeviceSelector], compiled: SelectorCache, *, subject: str) -> bool:
-        """Whether all selectors match. Raises SelectorError with ``subject`` and the number of the failed selector."""
+    def matches(
+        self, selectors: Sequence[DeviceSelector], compiled: SelectorCache, *, subject: str, is_named: bool = False
+    ) -> bool:
+        """Whether all selectors match.
+
+        Raises SelectorError with ``subject``, the number of the failed selector and, if it ``is_named``, the device.
+        """
         for number, selector in enumerate(selectors):
             expression = selector.cel.expression if selector.cel else ""
             result = self._matches.get(expression)
             if result is None:
                 result = self._evaluate(expression, compiled)
             if isinstance(result, SelectorError):
-                raise SelectorError(f"{subject}: selector #{number}: {result}")
+                device, hint = "", ""
+                if is_named and str(result).startswith("CEL runtime error"):
+                    device, hint = f" on device {self.id}", _OPTIONAL if "no such key:" in str(result) else ""
+                raise SelectorError(f"{subject}: selector #{number}{device}: {result}{hint}")
             if not result:
                 return False
         return True

@@ -26,7 +26,7 @@ from kubestow.cluster.changes.catalog import Catalog
 from kubestow.framework.interface import Handle
 from kubestow.plugins.dynamic_resources.cel import SelectorCache
 from kubestow.plugins.dynamic_resources.pools import AccessibleDevices, CandidateDevice, PooledDevice
-from kubestow.rules.minors import NEWEST, Behaviour
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour
 
 MAX_DEVICES_PER_CLAIM = 32
 
@@ -49,7 +49,7 @@ class Features:
     #: one is chosen if both are off: it ignores capacity requests, for example, which this one refuses.
     full_allocator: bool = True
     #: Whether the minor version has a behaviour.
-    emulates: Callable[[Behaviour], bool] = NEWEST.has
+    emulates: Callable[[Behaviour], bool] = DEFAULT_MINOR.has
 
     @classmethod
     def from_gates(cls, handle: Handle) -> Features:
@@ -112,10 +112,11 @@ class ResolvedRequest:
         device = candidate.device
         if device.device.binding_conditions and not features.binding_conditions:
             return False
-        of_class = f"class {self.device_class.metadata.name}"
+        of_class, of_claim = f"class {self.device_class.metadata.name}", f"claim {self.claim.key}"
+        is_named = features.emulates(Behaviour.SELECTOR_ERRORS_NAME_THE_DEVICE)
         return (
-            device.matches(self.device_class.spec.selectors, selectors, subject=of_class)
-            and device.matches(self.selection.selectors, selectors, subject=f"claim {self.claim.key}")
+            device.matches(self.device_class.spec.selectors, selectors, subject=of_class, is_named=is_named)
+            and device.matches(self.selection.selectors, selectors, subject=of_claim, is_named=is_named)
             and candidate.accessible
         )
 

@@ -4,7 +4,7 @@ It reads Kubernetes' own pod groups (with the gate GenericWorkload) and those of
 cache knows (:class:`~kubestow.cluster.pods.pod_groups.PodGroupAPI`). PreEnqueue holds pods back until their group
 exists and has enough of them. The scheduler then places the members of a gang in one cycle
 (:mod:`kubestow.framework.gang`); Permit checks once more that enough of them have nodes. The outcome of a cycle is
-written to the condition PodGroupScheduled of groups that have it.
+written to the condition of groups that have one.
 """
 
 from __future__ import annotations
@@ -16,24 +16,35 @@ import msgspec
 
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE, ConditionType
-from kubestow.api.scheduling import Condition, PodGroup
+from kubestow.api.scheduling import (
+    CompositePodGroup,
+    CompositePodGroupSpec,
+    Condition,
+    PodGroup,
+    PodGroupSpec,
+)
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI, PodGroupName, native_name
+from kubestow.cluster.pods.hierarchies import Hierarchies
+from kubestow.cluster.pods.pod_groups import COMPOSITE, KUBERNETES, Members, PodGroupAPI, PodGroupName, native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import ExtensionPoint
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
-from kubestow.framework.gang import Gang, GangOutcome, GangPlugin
+from kubestow.framework.gang import Gang, GangOutcome, GangPlugin, GroupTerms
 from kubestow.framework.interface import Handle, Permission, PermitPlugin
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.rules.minors import Behaviour
 
 _POD_GROUP_MISSING = 'waiting for pods\'s pod group "{}" to appear in scheduling queue'
 _TOO_FEW_PODS = (
     "waiting for minCount pods from a gang to appear in scheduling queue: "
     "{} of the {} pods that pod group {} needs are there"
 )
+_HAS_GATED_PODS = "waiting for all pods of pod group {} to lose their scheduling gates"
+_NO_HIERARCHY = "failed to build hierarchy snapshot: composite pod group {} or one above it is missing"
+_TREE_NOT_READY = 'waiting for composite pod group "{}" tree to meet quorum'
 _POD_GROUP_GONE = 'pod group "{}" is gone'
 _TOO_FEW_PLACED = Status.unschedulable("waiting for minCount pods from a gang to be scheduled")
 
@@ -45,6 +56,12 @@ class GangScheduling(GangPlugin, PermitPlugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
+        self._are_units = handle.emulates(Behaviour.POD_GROUPS_ARE_UNITS)
+        self._has_preemption_policy = self._are_units and handle.feature_enabled("PodGroupPreemptionPolicy")
+        self._hierarchies: Hierarchies | None = None
+        if self._are_units and handle.feature_enabled("CompositePodGroup"):
+            composites = handle.cluster.catalog(CompositePodGroup)
+            self._hierarchies = Hierarchies(handle.cluster.catalog(PodGroup), composites)
         apis = handle.cluster.pod_groups.apis
         if not handle.feature_enabled("GenericWorkload"):
             apis = tuple(api for api in apis if api is not KUBERNETES)
@@ -69,6 +86,22 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 for kind in self.kinds
             ),
         )
+        if self._are_units:
+            deleted = on(
+                EventResource.UNSCHEDULABLE_POD,
+                Action.DELETE,
+                invalidates=Invalidation.NOTHING,
+                hint=self._is_schedulable_after_pod_deleted,
+            )
+            self.events_to_register = (*self.events_to_register, deleted)
+        if self._hierarchies is not None:
+            changed = on(
+                CompositePodGroup,
+                Action.ADD | Action.UPDATE,
+                invalidates=Invalidation.NOTHING,
+                hint=self._is_schedulable_after_composite_change,
+            )
+            self.events_to_register = (*self.events_to_register, changed)
 
     def hint_signature(self, pod: PodInfo) -> Hashable:
         """The group."""
@@ -83,10 +116,15 @@ class GangScheduling(GangPlugin, PermitPlugin):
         name = self._pod_groups.name_for(pod)
         if name is None:
             return SUCCESS
-        gang = self.gang_of(pod)
+        root = self._composite_root(name)
+        if root is not None:
+            return self._admission_to_tree(root)
+        gang = self._group_gang(name)
         if gang is None:
             return Status.unresolvable(_POD_GROUP_MISSING.format(name.name))
         ready = len(gang.members.ready)
+        if gang.terms is not None and gang.members.gated:
+            return Status.unresolvable(_HAS_GATED_PODS.format(name))
         if ready >= gang.min_count:
             return SUCCESS
         return Status.unresolvable(_TOO_FEW_PODS.format(ready, gang.min_count, name))
@@ -105,33 +143,145 @@ class GangScheduling(GangPlugin, PermitPlugin):
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """The gang of a pod; None if the pod names no group or its group does not exist."""
         name = self._pod_groups.name_for(pod)
-        group = self._pod_groups.get(name) if name is not None else None
-        if name is None or group is None:
+        root = None if name is None else self._composite_root(name)
+        if root is not None:
+            return root if isinstance(root, Gang) else None
+        return None if name is None else self._group_gang(name)
+
+    def _group_gang(self, name: PodGroupName) -> Gang | None:
+        """The gang of one group; None if the group does not exist."""
+        group = self._pod_groups.get(name)
+        if group is None:
             return None
         min_count, timeout = self._pod_groups.policy(group)
-        return Gang(name, group.metadata.uid, min_count, timeout, self.handle.cluster.pod_groups.members(name))
+        members = self.handle.cluster.pod_groups.members(name)
+        return Gang(name, group.metadata.uid, min_count, timeout, members, self._terms(name, group))
+
+    def _terms(self, name: PodGroupName, group: Any) -> GroupTerms | None:
+        """What all pods of a group have in common; None for groups that are no units."""
+        if not self._are_units or native_name(name) is None:
+            return None
+        return self._terms_of(group.spec)
+
+    def _terms_of(self, spec: PodGroupSpec | CompositePodGroupSpec) -> GroupTerms:
+        policy = (spec.preemption_policy or "PreemptLowerPriority") if self._has_preemption_policy else None
+        return GroupTerms(spec.priority or 0, policy)
+
+    # -- composite groups ----------------------------------------------------------------------------------------
+
+    def _composite_root(self, name: PodGroupName) -> Gang | Status | None:
+        """The composite gang at the top of a group's tree; why there is none; None for a group without a parent."""
+        if self._hierarchies is None or native_name(name) is None:
+            return None
+        group = self._pod_groups.get(name)
+        if group is None or not group.spec.parent_composite_pod_group_name:
+            return None
+        root = self._hierarchies.root_of(group)
+        if isinstance(root, CompositePodGroup):
+            return self._composite_gang(root, is_root=True)
+        return Status.unresolvable(_NO_HIERARCHY.format(group.spec.parent_composite_pod_group_name))
+
+    def _composite_gang(self, group: CompositePodGroup, *, is_root: bool = False) -> Gang:
+        assert self._hierarchies is not None
+        metadata, gang = group.metadata, group.spec.scheduling_policy.gang
+        children = []
+        for child in self._hierarchies.children(group):
+            if isinstance(child, CompositePodGroup):
+                children.append(self._composite_gang(child))
+            else:
+                own = PodGroupName(KUBERNETES.name, child.metadata.namespace, child.metadata.name)
+                children.append(self._group_gang(own) or Gang(own, "", 1, 0.0, self._members_of([])))
+        name = PodGroupName(COMPOSITE, metadata.namespace, metadata.name)
+        leaves = [leaf.name for child in children for leaf in child.leaves()]
+        return Gang(
+            name,
+            metadata.uid,
+            0,
+            DEFAULT_SCHEDULE_TIMEOUT,
+            self._members_of([leaf for leaf in leaves if isinstance(leaf, PodGroupName)]),
+            self._terms_of(group.spec) if is_root else None,
+            tuple(children),
+            1 if gang is None else gang.min_group_count,
+        )
+
+    def _members_of(self, names: Sequence[PodGroupName]) -> Members:
+        return self.handle.cluster.pod_groups.members_of_all(names)
+
+    def _admission_to_tree(self, root: Gang | Status) -> Status:
+        """Whether the pods of a tree may be scheduled: enough of its groups have enough pods, and none is gated."""
+        if isinstance(root, Status):
+            return root
+        if root.members.gated:
+            return Status.unresolvable(_HAS_GATED_PODS.format(root.name))
+        if _is_ready(root):
+            return SUCCESS
+        return Status.unresolvable(_TREE_NOT_READY.format(getattr(root.name, "name", root.name)))
+
+    def _unit_of(self, pod: PodInfo) -> Hashable:
+        """The name of the group at the top of a pod's tree, which may be the pod's own group."""
+        name = self._pod_groups.name_for(pod)
+        root = None if name is None else self._composite_root(name)
+        return root.name if isinstance(root, Gang) else name
+
+    def _is_schedulable_after_composite_change(self, pod: PodInfo, old: Any, new: CompositePodGroup) -> bool:
+        """Whether it is in the pod's own tree."""
+        assert self._hierarchies is not None
+        root = self._hierarchies.root_of(new)
+        if root is None:
+            return False
+        return self._unit_of(pod) == PodGroupName(COMPOSITE, root.metadata.namespace, root.metadata.name)
 
     def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
-        """Updates the condition PodGroupScheduled (semantics 4.10)."""
-        self._conditions.attempt_ended(gang, outcome, message)
+        """Updates the condition of the group, or of all groups of a tree (semantics 4.10)."""
+        for leaf in gang.leaves():
+            fits = outcome is not GangOutcome.SCHEDULED or leaf is gang or _fits(leaf)
+            own = outcome if fits else GangOutcome.UNSCHEDULABLE
+            self._conditions.attempt_ended(leaf, own, message)
 
     # -- queueing hints ------------------------------------------------------------------------------------------
 
     def _is_schedulable_after_pod_added(self, pod: PodInfo, old: Any, new: PodInfo) -> bool:
         """Whether the added pod completes the pod's own gang."""
-        return self._pod_groups.name_for(pod) == self._pod_groups.name_for(new) and self._completes_a_gang(old, new)
+        return self._unit_of(pod) == self._unit_of(new) and self._completes_a_gang(old, new)
 
     def _completes_a_gang(self, old: Any, new: PodInfo) -> bool:
         """Whether the gang of an added pod has enough ready members now."""
         gang = self.gang_of(new)
-        return gang is not None and len(gang.members.ready) >= gang.min_count
+        if gang is not None and gang.children:
+            return self._admission_to_tree(gang).ok
+        if gang is None or (gang.terms is not None and gang.members.gated):
+            return False
+        return len(gang.members.ready) >= gang.min_count
+
+    def _is_schedulable_after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> bool:
+        """Whether the deleted pod was the last gated one of the pod's own group."""
+        return self._unit_of(pod) == self._unit_of(old) and self._completes_a_gang(None, pod)
+
+    def _is_in_tree_of(self, pod: PodInfo, group: Any) -> bool:
+        """Whether a group is in the same tree as the group of a pod."""
+        if self._hierarchies is None or not isinstance(group, PodGroup):
+            return False
+        root = self._composite_root(self._pod_groups.name_of(group))
+        return isinstance(root, Gang) and root.name == self._unit_of(pod)
 
     def _is_schedulable_after_pod_group_change(self, pod: PodInfo, old: Any, new: Any) -> bool:
         """Whether it is the pod's own group, and new or with another policy."""
         groups = self._pod_groups
-        if groups.name_for(pod) != groups.name_of(new):
+        if groups.name_for(pod) != groups.name_of(new) and not self._is_in_tree_of(pod, new):
             return False
         return old is None or groups.policy(old) != groups.policy(new)
+
+
+def _fits(gang: Gang) -> bool:
+    """Whether enough members of a group without children have nodes."""
+    return len(gang.members.placed) >= max(1, gang.min_count)
+
+
+def _is_ready(gang: Gang) -> bool:
+    """Whether enough pods of a group are ready, or enough children of a composite one."""
+    if gang.min_groups:
+        return sum(map(_is_ready, gang.children)) >= gang.min_groups
+    return len(gang.members.ready) >= max(1, gang.min_count)
 
 
 class GangSchedulingInReserve(GangScheduling):
@@ -141,15 +291,13 @@ class GangSchedulingInReserve(GangScheduling):
 
 
 _SCHEDULED = "Scheduled"
-_POD_GROUP_SCHEDULED = ConditionType(
-    "PodGroupScheduled",
-    "PodGroup",
-    {
-        _SCHEDULED: "True: so many pods of the group are placed that it may run.",
-        REASON_UNSCHEDULABLE: "False: too few pods of the group fit, or they wait for preemption.",
-        REASON_SCHEDULER_ERROR: "False: the attempt failed; it is repeated after a backoff.",
-    },
-)
+_MEANINGS = {
+    _SCHEDULED: "True: so many pods of the group are placed that it may run.",
+    REASON_UNSCHEDULABLE: "False: too few pods of the group fit, or they wait for preemption.",
+    REASON_SCHEDULER_ERROR: "False: the attempt failed; it is repeated after a backoff.",
+}
+_POD_GROUP_SCHEDULED = ConditionType("PodGroupScheduled", "PodGroup", _MEANINGS)
+_POD_GROUP_INITIALLY_SCHEDULED = ConditionType("PodGroupInitiallyScheduled", "PodGroup", _MEANINGS)
 _REASONS = {
     GangOutcome.SCHEDULED: _SCHEDULED,
     GangOutcome.UNSCHEDULABLE: REASON_UNSCHEDULABLE,
@@ -162,8 +310,9 @@ _WATCH_TIMEOUT = 10.0
 
 
 class PodGroupConditions:
-    """Patches the conditions PodGroupScheduled in the background: the outcomes of scheduling groups (semantics 4.10).
+    """Patches the conditions of groups in the background: the outcomes of scheduling them (semantics 4.10).
 
+    It is PodGroupInitiallyScheduled since Behaviour.POD_GROUPS_ARE_INITIALLY_SCHEDULED, PodGroupScheduled before.
     A condition is True or False with a reason and a message, and never changes from True to False. At most one write
     per group is in flight; of the outcomes that arrive meanwhile, only the latest is written.
     """
@@ -171,6 +320,8 @@ class PodGroupConditions:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._pod_groups = handle.cluster.catalog(PodGroup)
+        is_initial = handle.emulates(Behaviour.POD_GROUPS_ARE_INITIALLY_SCHEDULED)
+        self._type = (_POD_GROUP_INITIALLY_SCHEDULED if is_initial else _POD_GROUP_SCHEDULED).type
         #: The latest outcome and its message of each group with a write in flight.
         self._latest: dict[PodGroupName, tuple[GangOutcome, str]] = {}
 
@@ -214,7 +365,7 @@ class PodGroupConditions:
 
     def _changes(self, group: PodGroup, outcome: GangOutcome, message: str) -> dict[str, Any] | None:
         """The merge patch that sets the condition; None if there is nothing to change."""
-        current = next((c for c in group.status.conditions if c.type == _POD_GROUP_SCHEDULED.type), None)
+        current = next((c for c in group.status.conditions if c.type == self._type), None)
         status = "True" if outcome is GangOutcome.SCHEDULED else "False"
         if current is not None and current.status == "True" and status == "False":
             return None
@@ -222,7 +373,7 @@ class PodGroupConditions:
         if current is not None and current.status == status:
             transition_time = current.last_transition_time
         condition = Condition(
-            type=_POD_GROUP_SCHEDULED.type,
+            type=self._type,
             status=status,
             reason=_REASONS[outcome],
             message=message,
@@ -231,7 +382,7 @@ class PodGroupConditions:
         )
         if condition == current:
             return None
-        others = [other for other in group.status.conditions if other.type != _POD_GROUP_SCHEDULED.type]
+        others = [other for other in group.status.conditions if other.type != self._type]
         return {"status": {"conditions": [_with_required_fields(each) for each in (*others, condition)]}}
 
 

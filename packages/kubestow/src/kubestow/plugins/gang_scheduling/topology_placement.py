@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.scheduling import PodGroup
+from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupName, native_name
+from kubestow.cluster.pods.pod_groups import COMPOSITE, KUBERNETES, PodGroupName
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
 from kubestow.framework.gang import (
@@ -52,6 +52,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._pod_groups = handle.cluster.catalog(PodGroup)
+        self._composites = handle.cluster.catalog(CompositePodGroup)
         self._conditions = PodGroupConditions(handle)
         self.events_to_register: Sequence[EventRegistration] = (
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, invalidates=Invalidation.NOTHING),
@@ -69,10 +70,11 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
 
     def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Sequence[Placement] | Status | None:
         """The domains of the group's topology, sorted by label value; only the current one if members have nodes."""
-        name = native_name(gang.name)
-        if name is None:
+        name = gang.name
+        if not isinstance(name, PodGroupName) or name.api not in (KUBERNETES.name, COMPOSITE):
             return None
-        group = self._pod_groups.get(name.namespace, name.name)
+        catalog = self._composites if name.api == COMPOSITE else self._pod_groups
+        group: PodGroup | CompositePodGroup | None = catalog.get(name.namespace, name.name)
         if group is None:
             return Status.error(_POD_GROUP_NOT_FOUND.format(name.name))
         if not group.spec.scheduling_constraints.topology:
@@ -118,7 +120,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
         return Gang(name, uid, 0, DEFAULT_SCHEDULE_TIMEOUT, self.handle.cluster.pod_groups.members(name))
 
     def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
-        """Updates the condition PodGroupScheduled (semantics 4.10)."""
+        """Updates the condition of the group (semantics 4.10)."""
         self._conditions.attempt_ended(gang, outcome, message)
 
     # -- queueing hints ------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, LeaseExpired, Unreachable
 from kubestow.framework.status import Status
 from kubestow.log_fields import fields
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.scheduling.api_calls.retries import Retries
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, reference
@@ -84,9 +85,11 @@ class PodBinder:
         lanes: Mapping[str, _Lane] = MappingProxyType({}),
         *,
         leadership: Leadership = _NO_ELECTION,
+        minor: Minor = DEFAULT_MINOR,
     ) -> None:
         self._environment, self._lanes, self._leadership = environment, lanes, leadership
         self._retries = Retries(environment.clock, environment.random)
+        self._is_retried = minor.has(Behaviour.BINDINGS_ARE_RETRIED)
 
     async def post_binding(self, pod: ObjectReference, node_name: str) -> None:
         """POST the binding of a pod to a node. Raises APIError or Unreachable; it is certainly not bound there then.
@@ -97,14 +100,20 @@ class PodBinder:
         """
         lane = self._lanes.get(pod.uid)
         async with contextlib.nullcontext() if lane is None else lane.lock:
-            require_lease(self._leadership)
-            with _observed(self._environment, Call.POD_BINDING):
-                try:
-                    await self._environment.api.bind(pod, node_name)
-                except (APIError, Unreachable) as error:
-                    may_be_bound = error.in_doubt or (isinstance(error, APIError) and error.code == 409)
-                    if not may_be_bound or await self.node_of(pod) != node_name:
-                        raise
+            if self._is_retried:
+                await self._retries.retry_briefly(lambda: self._post(pod, node_name))
+            else:
+                await self._post(pod, node_name)
+
+    async def _post(self, pod: ObjectReference, node_name: str) -> None:
+        require_lease(self._leadership)
+        with _observed(self._environment, Call.POD_BINDING):
+            try:
+                await self._environment.api.bind(pod, node_name)
+            except (APIError, Unreachable) as error:
+                may_be_bound = error.in_doubt or (isinstance(error, APIError) and error.code == 409)
+                if not may_be_bound or await self.node_of(pod) != node_name:
+                    raise
 
     async def node_of(self, pod: ObjectReference) -> str:
         """The node of a pod according to the server, "" for none. Raises APIError when the server refuses to tell."""
@@ -136,6 +145,7 @@ class Dispatcher:
         *,
         known_pod: Callable[[str], PodInfo | None],
         leadership: Leadership = _NO_ELECTION,
+        minor: Minor = DEFAULT_MINOR,
     ) -> None:
         self._leadership = leadership
         self._environment, self._api, self._clock = environment, environment.api, environment.clock
@@ -143,7 +153,7 @@ class Dispatcher:
         #: How failed requests are retried, those that plugins make themselves included.
         self.retries = Retries(environment.clock, environment.random)
         self._lanes: defaultdict[str, _Lane] = defaultdict(_Lane)
-        self.binder = PodBinder(environment, self._lanes, leadership=leadership)
+        self.binder = PodBinder(environment, self._lanes, leadership=leadership, minor=minor)
         #: The status patches sent of pods that are not bound yet, by uid; the watch may not have shown them so far.
         self._sent: dict[str, PodStatusPatch] = {}
         self._in_progress: Counter[Call] = Counter()

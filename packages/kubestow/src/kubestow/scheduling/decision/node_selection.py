@@ -29,7 +29,7 @@ class Scope:
     a decision never awaits.
     """
 
-    __slots__ = ("_excluded", "_mask", "_names", "_structure", "calls_extenders", "is_whole", "preempts")
+    __slots__ = ("_excluded", "_mask", "_structure", "calls_extenders", "is_whole", "names", "preempts")
 
     def __init__(
         self,
@@ -39,13 +39,19 @@ class Scope:
         preempts: bool = True,
         calls_extenders: bool = True,
     ) -> None:
-        self._names = None if names is None else frozenset(names)
+        #: The names of the nodes to consider; None for all.
+        self.names = None if names is None else frozenset(names)
         self._excluded = frozenset(excluded)
         self.preempts, self.calls_extenders = preempts, calls_extenders
         #: Whether all nodes are considered.
-        self.is_whole = self._names is None and not self._excluded
+        self.is_whole = self.names is None and not self._excluded
         self._mask: NDArray[np.bool_] | None = None
         self._structure = -1
+
+    def without_post_filter(self) -> Scope:
+        """The same nodes, without PostFilter plugins."""
+        calls = self.calls_extenders
+        return Scope(self.names, excluded=self._excluded, preempts=False, calls_extenders=calls)
 
     def rows(self, cluster: Cluster) -> NDArray[np.bool_] | None:
         """A mask over the rows of the node table as it is now (bool, one per node); None for all."""
@@ -57,11 +63,11 @@ class Scope:
 
     def _mask_of(self, cluster: Cluster) -> NDArray[np.bool_]:
         rows = cluster.nodes.rows
-        if self._names is None:
+        if self.names is None:
             mask = np.ones(len(rows), np.bool_)
         else:
             mask = np.zeros(len(rows), np.bool_)
-            mask[[row for row in map(rows.get, self._names) if row is not None]] = True
+            mask[[row for row in map(rows.get, self.names) if row is not None]] = True
         mask[[row for row in map(rows.get, self._excluded) if row is not None]] = False
         return mask
 

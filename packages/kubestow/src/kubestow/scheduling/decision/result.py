@@ -28,7 +28,7 @@ class PostFilterResults:
     """What the PostFilter plugins of a profile achieved, in the order in which they ran (semantics 4.4).
 
     ``nominating_result`` is the one that sets or clears the pod's nomination, ``actions`` are further requests of the
-    plugins to the API server. ``message`` explains why no plugin succeeded.
+    plugins to the API server. ``message`` explains why no plugin succeeded, or what one found.
     """
 
     nominating_result: PostFilterResult | None = None
@@ -44,7 +44,7 @@ class PostFilterResults:
         if result.action is not None:
             self.actions.append(result.action)
         if result.status.ok:
-            self.message, self.code = "", Code.SUCCESS
+            self.message, self.code = result.status.message, Code.SUCCESS
             return True
         if result.status.code is not Code.UNSCHEDULABLE:
             self.message, self.code = result.status.message, result.status.code

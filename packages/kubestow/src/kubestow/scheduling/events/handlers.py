@@ -421,8 +421,11 @@ class EventHandlers:
             self._cluster.remove_pod(old.uid)
             self._move(ASSIGNED_POD_DELETE, old, None)
             return
-        self._raised.append(UNSCHEDULABLE_POD_DELETE)
         self._queue.delete(old.uid)
+        if old.spec.scheduling_gates:  # other pods of its group may have waited for it
+            self._move(UNSCHEDULABLE_POD_DELETE, old, None)
+        else:
+            self._raised.append(UNSCHEDULABLE_POD_DELETE)
         nominated = self._cluster.nomination(old.uid)
         self._cluster.drop_nomination(old.uid)
         if self._cluster.is_assumed(old.uid):

@@ -39,7 +39,7 @@ NAMESPACES = Resource("/api/v1", "namespaces", "Namespace", Namespace, namespace
 _DEVICES = "/apis/resource.k8s.io/v1"
 _DEVICES_GATE = "DynamicResourceAllocation"
 
-_ON_DEMAND = (Resource("/apis/scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup", PodGroup, optional=True),)
+_ON_DEMAND = (Resource("/apis/scheduling.k8s.io/v1beta1", "podgroups", "PodGroup", PodGroup, optional=True),)
 
 CATALOGUED = (
     Resource("/api/v1", "services", "Service", Service),

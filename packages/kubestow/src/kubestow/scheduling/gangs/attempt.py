@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -108,6 +109,20 @@ class GangAttempt:
     def is_satisfied(self) -> bool:
         """Whether as many members are placed now as the gang needs."""
         return len(self.gang.members.placed) >= self.gang.min_count
+
+    def refusal(self, placeable: int) -> str:
+        """The message of the gang that too few members fit, ``placeable`` of them."""
+        summary = f"{UNSCHEDULABLE}: {self.summary(placeable)}"
+        first = next(iter(self.failures), None)
+        return f"{summary}; {first.queued.info.key}: {first.message}" if first is not None else summary
+
+    def refusals(self, placeable: int, message: str) -> Iterator[tuple[QueuedPod, str]]:
+        """Each pod of the gang with its own message, given that of the gang."""
+        own = {failure.queued.info.uid: failure for failure in reversed(self.failures)}
+        for queued in self.pods:
+            of_pod = own.get(queued.info.uid)
+            text = message if of_pod is None else f"{of_pod.message} {UNSCHEDULABLE}: {self.summary(placeable)}"
+            yield queued, text
 
     def end(self, outcome: GangOutcome, message: str) -> None:
         """Report the end of the attempt to the gang's plugin and to the observer."""

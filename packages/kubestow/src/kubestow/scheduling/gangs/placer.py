@@ -75,17 +75,45 @@ class MemberPlacement:
         #: Members that were deleted or assigned before it was their turn.
         self.withdrawn: list[QueuedPod] = []
 
-    async def place(self, members: Sequence[QueuedPod], scope: Scope = WHOLE_CLUSTER) -> None:
-        """Place as many of the members as possible. Suspends only while extenders are awaited."""
+    async def place(self, members: Sequence[QueuedPod], scope: Scope = WHOLE_CLUSTER, *, needed: int = 0) -> None:
+        """Place as many of the members as possible. Suspends only while extenders are awaited.
+
+        It stops at an error, and as soon as fewer than ``needed`` can still be placed.
+        """
         self._failed_kinds.clear()
+        placeable = len(self.placed) + len(members)
         for queued in members:
+            placed = len(self.placed)
             await self._place(queued, scope)
+            if len(self.placed) > placed:
+                continue
+            placeable -= 1
+            if placeable < needed or (needed and self.has_error):
+                break
 
     def undo(self) -> None:
         """Undo every placement, the last one first."""
         for step in reversed(self._undo_steps):
             step()
         self._undo_steps.clear()
+
+    def mark(self) -> tuple[int, int, int]:
+        """The state of now, for :meth:`undo_to`."""
+        return len(self._undo_steps), len(self.placed), len(self.failures)
+
+    def undo_to(self, mark: tuple[int, int, int], *, keeps_failures: bool = True) -> None:
+        """Undo every placement since a mark, the last one first; the failures since then may be kept."""
+        steps, placed, failures = mark
+        for step in reversed(self._undo_steps[steps:]):
+            step()
+        del self._undo_steps[steps:], self.placed[placed:]
+        if not keeps_failures:
+            del self.failures[failures:]
+
+    @property
+    def has_error(self) -> bool:
+        """Whether the decision about the last member that was not placed was an error."""
+        return bool(self.failures) and self.failures[-1].status.code is Code.ERROR
 
     async def _place(self, queued: QueuedPod, scope: Scope) -> None:
         if self._withdraw_if_gone(queued):
@@ -179,11 +207,12 @@ async def search_placements(
     *,
     cluster: Cluster,
     random: Random,
+    pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0),
 ) -> Assignments:
     """The assignments in the best placement; if the gang fits in none, those in the first that was tried.
 
-    ``try_in`` tries the gang in one placement and leaves no trace of it. Raises PluginError when the placements cannot
-    be scored.
+    ``try_in`` tries the gang in one placement and leaves no trace of it; ``pause`` is awaited after each try. Raises
+    PluginError when the placements cannot be scored.
     """
     pods = [queued.info for queued in attempt.pods]
     needed = attempt.needed
@@ -195,7 +224,7 @@ async def search_placements(
         if fitting and tried * len(pods) >= _MAX_DECISIONS:
             break
         assignments = await try_in(Scope(nodes))
-        await asyncio.sleep(0)
+        await pause()
         first = first or assignments
         if len(assignments.nodes) >= needed:
             fitting.append((assignments, _proposal(assignments, name, nodes, cluster)))
@@ -256,19 +285,23 @@ class GangPlacer:
         attempt.placement_count = len(placements)
         if len(placements) == 1:
             return await self._place_within(attempt, Scope(placements[0].nodes.names))
-        best = await search_placements(
-            attempt,
-            placements,
-            lambda scope: self._try_within(attempt, scope),
-            cluster=self._cluster,
-            random=self._random,
-        )
+        best = await self._search(attempt, placements)
         members = self._new_placement(attempt, self._cycle.decide)
         for queued, node_name in best.nodes:
             if queued in attempt.pods:  # it may have been deleted while extenders were awaited
                 await members.place([queued], Scope([node_name]))
         members.failures += [failure for failure in best.failures if failure.queued in attempt.pods]
         return self._record(attempt, members)
+
+    async def _search(self, attempt: GangAttempt, placements: Sequence[Placement]) -> Assignments:
+        """The assignments in the best of several placements."""
+        return await search_placements(
+            attempt,
+            placements,
+            lambda scope: self._try_within(attempt, scope),
+            cluster=self._cluster,
+            random=self._random,
+        )
 
     async def _try_within(self, attempt: GangAttempt, scope: Scope) -> Assignments:
         """Try the gang in one topology placement, and undo it: in a simulation unless extenders are awaited."""

@@ -39,8 +39,8 @@ from kubestow.scheduling.cycle.failure_handler import FailureHandler
 from kubestow.scheduling.decision.node_selection import Scope
 from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.extenders.stages import Extenders
-from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure
-from kubestow.scheduling.gangs.placer import GangPlacer, MemberPlacement
+from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, GangAttempt, MemberFailure
+from kubestow.scheduling.gangs.placer import Assignments, GangPlacer, MemberPlacement
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler_state import SchedulerState
@@ -111,6 +111,31 @@ async def fewest_removed(count: int, fits: Callable[[Mask], Awaitable[bool]]) ->
                 middle = (start + stop) // 2
                 parts += [(middle, stop), (start, middle)]
     return removed
+
+
+async def plan_in_one_attempt(
+    evictable: Evictable,
+    attempt: GangAttempt,
+    *,
+    cluster: Cluster,
+    assign: Callable[[], Assignments | Status],
+    place_on: Callable[[Sequence[tuple[QueuedPod, str]]], MemberPlacement],
+) -> PreemptionPlan | Status:
+    """The victims of a group that is placed once, as if all units were gone: those beside which its pods do not fit.
+
+    ``assign`` finds nodes for the pods in the cluster as it is at that moment, in the best placement if there are
+    several; ``place_on`` places them on these. A status says why the group does not fit even so. Raises PluginError.
+    """
+    search = _AssignedSearch(evictable, attempt, cluster, place_on)
+    found = search.assign(assign)
+    if isinstance(found, Status):
+        return found
+    if len(found.nodes) < attempt.needed:
+        return Status.unschedulable(UNSCHEDULABLE)
+    removed = await fewest_removed(len(evictable.units.lengths), search.fits)
+    if removed is None:
+        return Status.unschedulable(UNSCHEDULABLE)
+    return search.plan_on_nodes(removed, list(found.failures))
 
 
 class _CountedCapacity:
@@ -192,14 +217,56 @@ class _Search:
             return PreemptionPlan(nominations, members.failures, self._removed_pods(removed), displaced)
 
     def _place_without(self, removed: Mask, simulation: Simulation) -> MemberPlacement:
-        for pod in self._removed_pods(removed):
-            simulation.remove_pod(pod.uid)
+        self._remove(removed, simulation)
         for position in np.flatnonzero(self._has_host_ports & ~removed[self._unit_of]).tolist():
             simulation.take_host_ports(self._pods[position].uid)
         return self._place()
 
+    def _remove(self, removed: Mask, simulation: Simulation) -> None:
+        for pod in self._removed_pods(removed):
+            simulation.remove_pod(pod.uid)
+
     def _removed_pods(self, removed: Mask) -> list[PodInfo]:
         return [self._pods[position] for position in np.flatnonzero(removed[self._unit_of])]
+
+
+class _AssignedSearch(_Search):
+    """Tries the gang on the nodes where its pods fit without all units (:attr:`nodes`), without some units."""
+
+    def __init__(
+        self,
+        evictable: Evictable,
+        attempt: GangAttempt,
+        cluster: Cluster,
+        place_on: Callable[[Sequence[tuple[QueuedPod, str]]], MemberPlacement],
+    ) -> None:
+        super().__init__(evictable, attempt, cluster, lambda: place_on(self.nodes))
+        self.nodes: Sequence[tuple[QueuedPod, str]] = ()
+        self._units = len(evictable.units.lengths)
+
+    def assign(self, assign: Callable[[], Assignments | Status]) -> Assignments | Status:
+        """What ``assign`` finds in the cluster without any unit."""
+        with self.without_own_nominations() as simulation:
+            self._remove(np.ones(self._units, np.bool_), simulation)
+            found = assign()
+        if isinstance(found, Assignments):
+            self.nodes = found.nodes
+        return found
+
+    async def fits(self, removed: Mask) -> bool:
+        """Whether every pod still fits on its node with some units (bool) removed."""
+        with self.without_own_nominations() as simulation:
+            members = self._place_without(removed, simulation)
+            members.undo()
+        await asyncio.sleep(0)
+        return len(members.placed) == len(self.nodes)
+
+    def plan_on_nodes(self, removed: Mask, failures: list[MemberFailure]) -> PreemptionPlan:
+        """The preemption that removes some units (bool)."""
+        nominations = list(self.nodes)
+        return PreemptionPlan(
+            nominations, failures, self._removed_pods(removed), _displaced(nominations, self._cluster)
+        )
 
 
 def _has_host_ports(shape: Shape) -> bool:

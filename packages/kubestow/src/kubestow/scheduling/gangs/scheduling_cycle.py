@@ -51,7 +51,7 @@ class GangSchedulingCycle:
 
     async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
         """Schedule a gang of which one pod has been popped."""
-        attempt = GangAttempt(gang, profile, self._pop_members(gang, first), profile.runtime.now())
+        attempt = self._new_attempt(gang, profile, self._pop_members(gang, first))
         if self._requeue_if_hopeless(attempt):
             return
         try:
@@ -68,6 +68,9 @@ class GangSchedulingCycle:
             if not await self._preemption.preempt(attempt):
                 self._fail(attempt, placeable)
 
+    def _new_attempt(self, gang: Gang, profile: Profile, pods: list[QueuedPod]) -> GangAttempt:
+        return GangAttempt(gang, profile, pods, profile.runtime.now())
+
     def _pop_members(self, gang: Gang, first: QueuedPod) -> list[QueuedPod]:
         """The pending members that can be popped, those of the highest priority first."""
         members, placed = [first], gang.members.placed
@@ -80,14 +83,10 @@ class GangSchedulingCycle:
     def _requeue_if_hopeless(self, attempt: GangAttempt) -> bool:
         """Requeue the pods of a gang that cannot be scheduled now, whatever the cluster; whether it is one."""
         gang, members = attempt.gang, attempt.pods
-        names = sorted({pod.spec.scheduler_name for pod in gang.members.pods.values()})
         barrier = self._barriers.get(gang.name)
         placeable = len(gang.members.placed) + len(members)
-        if len(names) > 1:
-            message = (
-                "all pods in a single pod group should have the same .spec.schedulerName set, "
-                f'got: "{names[0]}" and "{names[1]}"'
-            )
+        message = self._inconsistency(gang)
+        if message:
             self._requeue(members, SchedulingFailure(REASON_SCHEDULER_ERROR, message))
             attempt.end(GangOutcome.ERROR, message)
         elif barrier is not None and barrier.failure is not None:  # and members of that attempt have not left yet
@@ -98,6 +97,16 @@ class GangSchedulingCycle:
         else:
             return False
         return True
+
+    def _inconsistency(self, gang: Gang) -> str:
+        """Why the pods of a gang cannot be scheduled together; empty if they can."""
+        names = sorted({pod.spec.scheduler_name for pod in gang.members.pods.values()})
+        if len(names) == 1:
+            return ""
+        return (
+            "all pods in a single pod group should have the same .spec.schedulerName set, "
+            f'got: "{names[0]}" and "{names[1]}"'
+        )
 
     def _postpone(self, attempt: GangAttempt, placeable: int) -> bool:
         """Wait for members that back off after an error, if the gang is large enough with them; whether it is."""
@@ -228,14 +237,9 @@ class GangSchedulingCycle:
 
     def _fail(self, attempt: GangAttempt, placeable: int) -> None:
         """Requeue all pods, those that fit by themselves included: what helps one member may help the gang."""
-        summary = f"{UNSCHEDULABLE}: {attempt.summary(placeable)}"
-        first = next(iter(attempt.failures), None)
-        message = f"{summary}; {first.queued.info.key}: {first.message}" if first is not None else summary
+        message = attempt.refusal(placeable)
         failure = attempt.failure(message)
-        own = {failure.queued.info.uid: failure for failure in reversed(attempt.failures)}
-        for queued in attempt.pods:
-            of_pod = own.get(queued.info.uid)
-            text = message if of_pod is None else f"{of_pod.message} {summary}"
+        for queued, text in attempt.refusals(placeable, message):
             self._failure_handler.attempt_failed(queued, replace(failure, message=text))
         is_error = failure.reason == REASON_SCHEDULER_ERROR
         attempt.end(GangOutcome.ERROR if is_error else GangOutcome.UNSCHEDULABLE, message)

@@ -9,7 +9,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import PreEnqueuePlugin
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.scheduling.queue.places import QueuePlaces
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 
@@ -29,7 +29,7 @@ class GatingListener(Protocol):
 class Gating:
     """Lets pods into activeQ and backoffQ, or gates them. ``now`` is the time of the clock in seconds."""
 
-    def __init__(self, profiles: Mapping[str, Profile], places: QueuePlaces, minor: Minor = NEWEST) -> None:
+    def __init__(self, profiles: Mapping[str, Profile], places: QueuePlaces, minor: Minor = DEFAULT_MINOR) -> None:
         self._profiles, self._places = profiles, places
         self._asks_gating_plugin_first = minor.has(Behaviour.PRE_ENQUEUE_ASKS_GATING_PLUGIN_FIRST)
         self._activates_from_backoff = minor.has(Behaviour.ACTIVATION_FROM_BACKOFF_SKIPS_PRE_ENQUEUE)

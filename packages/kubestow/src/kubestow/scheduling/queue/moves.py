@@ -16,7 +16,7 @@ from typing import Any
 
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queue.gating import Gating
 from kubestow.scheduling.queue.places import QueuePlaces
@@ -45,7 +45,7 @@ class QueueMoves:
         *,
         max_unschedulable_seconds: float,
         on_change: Callable[[], None],
-        minor: Minor = NEWEST,
+        minor: Minor = DEFAULT_MINOR,
     ) -> None:
         self._places, self._gating, self._hints, self._clock = places, gating, hints, clock
         self._max_unschedulable_seconds = max_unschedulable_seconds

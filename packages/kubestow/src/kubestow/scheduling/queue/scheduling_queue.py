@@ -261,6 +261,13 @@ class SchedulingQueue:
         self.places.add(queued)
         self.places.enter_error_backoff(queued)
 
+    def return_unattempted(self, queued: QueuedPod) -> None:
+        """Return a pod that was popped without an attempt, and ask PreEnqueue again."""
+        now = self._clock.monotonic()
+        queued.attempts -= 1
+        self.in_flight.done(queued.info.uid)
+        self.gating.enqueue(queued, "ScheduleAttemptFailure", now)
+
     def error_backoff_end(self, uid: str) -> float | None:
         """When a pod's backoff after an error, or after an attempt that took too long, ends; None when it has none."""
         queued = self.pods.get(uid)

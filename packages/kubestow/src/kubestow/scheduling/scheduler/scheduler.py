@@ -45,6 +45,7 @@ from kubestow.scheduling.extenders.stages import EXTENDER, Extender, Extenders
 from kubestow.scheduling.gangs.barrier import GangBarriers, GangBindingCycles
 from kubestow.scheduling.gangs.incomplete import IncompleteGangs
 from kubestow.scheduling.gangs.placer import GangPlacer
+from kubestow.scheduling.gangs.pod_groups import PodGroupPlacer, PodGroupPreemption, PodGroupSchedulingCycle
 from kubestow.scheduling.gangs.preemption import GangPreemption
 from kubestow.scheduling.gangs.scheduling_cycle import GangSchedulingCycle
 from kubestow.scheduling.interfaces import Clock
@@ -122,7 +123,9 @@ class Scheduler:
         self._unreadable_reports = UnreadableReports(
             environment, self.leadership, configuration.profiles[0].scheduler_name
         )
-        self.dispatcher = Dispatcher(environment, known_pod=self.pods.get, leadership=self.leadership)
+        self.dispatcher = Dispatcher(
+            environment, known_pod=self.pods.get, leadership=self.leadership, minor=gates.minor
+        )
         notifier, requests = ChangeNotifier(), QueueRequests()
         self.profiles: dict[str, Profile] = {}
         self._handle = SchedulerHandle(
@@ -208,23 +211,34 @@ class Scheduler:
             failure_handler=self._failure_handler,
             environment=environment,
         )
-        placer = GangPlacer(state, self._scheduling_cycle, self._extenders, environment.random)
-        self._gang_cycle = GangSchedulingCycle(
-            state,
-            placer=placer,
-            preemption=GangPreemption(
+        of_gangs = binding_cycles(GangBindingCycles)
+
+        def gang_cycle(
+            kind: type[GangSchedulingCycle], placer_kind: type[GangPlacer], preemption_kind: type[GangPreemption]
+        ) -> GangSchedulingCycle:
+            placer = placer_kind(state, self._scheduling_cycle, self._extenders, environment.random)
+            return kind(
                 state,
-                placer,
-                extenders=self._extenders,
+                placer=placer,
+                preemption=preemption_kind(
+                    state,
+                    placer,
+                    extenders=self._extenders,
+                    failure_handler=self._failure_handler,
+                    evictions=self._evictions,
+                ),
+                cycle=self._scheduling_cycle,
+                binding_cycles=ordinary,
+                gang_binding_cycles=of_gangs,
+                barriers=self._barriers,
                 failure_handler=self._failure_handler,
-                evictions=self._evictions,
-            ),
-            cycle=self._scheduling_cycle,
-            binding_cycles=ordinary,
-            gang_binding_cycles=binding_cycles(GangBindingCycles),
-            barriers=self._barriers,
-            failure_handler=self._failure_handler,
-        )
+            )
+
+        self._gang_cycle = gang_cycle(GangSchedulingCycle, GangPlacer, GangPreemption)
+        #: The cycle of gangs with terms.
+        in_one_attempt = gates.minor.has(Behaviour.POD_GROUPS_PREEMPT_IN_ONE_ATTEMPT)
+        preemption = PodGroupPreemption if in_one_attempt else GangPreemption
+        self._pod_group_cycle = gang_cycle(PodGroupSchedulingCycle, PodGroupPlacer, preemption)
 
         forgets_deleted_pods = gates.minor.has(Behaviour.DELETED_ASSUMED_PODS_ARE_FORGOTTEN)
         # What calls back: plugins, PreEnqueue and the watch.
@@ -448,7 +462,8 @@ class Scheduler:
             # A pod without a gang may name a group that was deleted after the pod had passed PreEnqueue.
             admission = profile.gangs.run_gang_pre_enqueue(info) if gang is None else SUCCESS
         if gang is not None:
-            await self._gang_cycle.schedule(gang, queued, profile)
+            cycle = self._gang_cycle if gang.terms is None else self._pod_group_cycle
+            await cycle.schedule(gang, queued, profile)
         elif admission.ok:
             await self._scheduling_cycle.schedule(queued)
         else:

@@ -11,6 +11,9 @@ import yaml
 
 from core_tests.descheduling.objects import node, pod, policy
 from kubestow.cli import main
+from kubestow.cli.inputs import SchedulerInput
+from kubestow.errors import InputError
+from kubestow.rules.minors import Minor
 
 LOW = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 50}}
 NOW = ("--now", "2026-07-01T00:00:00Z")
@@ -160,6 +163,15 @@ def test_a_mistake_in_the_flags_is_one_line(
     assert (status, out) == (1, "")
     assert err.startswith(f"kubestow: {line}")
     assert err.count("\n") == 1
+
+
+def test_gates_are_checked_in_the_version_of_the_server_when_that_is_known() -> None:
+    options = SchedulerInput(None, (), "CSIMigrationPortworx=true", "").read_for_server()
+    assert options.gates.emulating(Minor(33)).enabled("CSIMigrationPortworx")
+    with pytest.raises(InputError, match="CSIMigrationPortworx, removed in 1.36"):
+        options.gates.emulating(Minor(36))
+    with pytest.raises(InputError, match="unrecognized feature gate: Nonsense"):
+        SchedulerInput(None, (), "Nonsense=true", "").read_for_server()
 
 
 def test_a_dump_is_not_descheduled_for_real(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,9 +77,9 @@ async def test_the_scheduler_is_that_of_its_api_server(
 @pytest.mark.parametrize(
     ("version", "problem"),
     [
-        ("v1.29.4", "version 1.29 is not supported, expected 1.31 to 1.36, or --emulated-version with one of these"),
-        ("v1.99.0", "version 1.99 is not supported, expected 1.31 to 1.36, or --emulated-version with one of these"),
-        ("", "tells no version, expected 1.31 to 1.36, or --emulated-version with one of these"),
+        ("v1.29.4", "version 1.29 is not supported, expected 1.31 to 1.37, or --emulated-version with one of these"),
+        ("v1.99.0", "version 1.99 is not supported, expected 1.31 to 1.37, or --emulated-version with one of these"),
+        ("", "tells no version, expected 1.31 to 1.37, or --emulated-version with one of these"),
     ],
 )
 async def test_another_api_server_ends_with_one_line(version: str, problem: str) -> None:

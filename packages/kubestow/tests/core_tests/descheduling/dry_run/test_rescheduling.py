@@ -20,7 +20,7 @@ from kubestow.descheduling.snapshot import Node, Pod, PodDisruptionBudget, Snaps
 from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
-from kubestow.rules.minors import NEWEST
+from kubestow.rules.minors import DEFAULT_MINOR
 from kubestow.scheduling.decision.node_selection import FirstByName
 
 ALL = policy("PodLifeTime", {"states": ["Running", "Failed"]}, evictor={"evictFailedBarePods": True})
@@ -179,7 +179,7 @@ def test_undoing_a_trial_leaves_no_trace() -> None:
 def test_the_report_is_plain_data() -> None:
     report = run([node("n1"), node("n2")], [pod("a", "n1", **HERE)])
     assert document(report) == {
-        "emulatedVersion": str(NEWEST),
+        "emulatedVersion": str(DEFAULT_MINOR),
         "evicted": [],
         "refused": [
             {

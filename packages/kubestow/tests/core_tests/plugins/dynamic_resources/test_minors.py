@@ -116,6 +116,29 @@ def failed_binding(minor: Minor) -> Any:
     return found.prepare(found.place(pod_with("c"))).reasons[0]
 
 
+def recorded_configurations(minor: Minor) -> Any:
+    """The requests of each configuration in the allocation of a claim with two requests."""
+    named = [["a", "b"], ["b"], ["a", "gone"], []]
+    configurations = [{"requests": names, "opaque": {"driver": DRIVER, "parameters": {}}} for names in named]
+    two = exactly(name="a"), exactly(name="b")
+    found = harness(minor, slice_of("d0", "d1", node="n"), claim("c", *two, config=configurations))
+    found.prepare(found.place(pod_with("c")))
+    allocated = found.claim().status.allocation
+    return None if allocated is None else [config.requests for config in allocated.devices.config]
+
+
+def failed_selectors(minor: Minor) -> Any:
+    """The messages for selectors that read what a device does not have, and that are no expressions."""
+    selectors = f'device.attributes["{DRIVER}"].absent == 1', "what?"
+    objects = ([slice_of("d0", node="n"), claim("c", exactly(1, one))] for one in selectors)
+    absent, invalid = (harness(minor, *each).decide(pod_with("c")).message for each in objects)
+    return absent, invalid.partition(" compilation")[0]
+
+
+_SELECTOR = 'running "DynamicResources" filter plugin: claim default/c: selector #0'
+_NOT_HELPFUL = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+
+
 def message_without_claims(minor: Minor) -> str:
     return harness(minor).decide(pod("p", requests={"cpu": "1000"})).message
 
@@ -160,6 +183,18 @@ def two_shares_of_a_device(minor: Minor) -> Any:
 
 CASES: dict[Behaviour, Case] = {
     Behaviour.SCORES_DEVICE_ALTERNATIVES: Case(has_score, True, False),
+    Behaviour.CONFIGURATIONS_ARE_RECORDED_ONCE: Case(
+        recorded_configurations, [[], ["b"], ["a", "gone"], []], [[], [], ["b"], [], []]
+    ),
+    Behaviour.SELECTOR_ERRORS_NAME_THE_DEVICE: Case(
+        failed_selectors,
+        (
+            f"{_SELECTOR} on device {DRIVER}/n/d0: CEL runtime error: no such key: absent. consider using CEL optional "
+            "chaining (.? followed by orValue()) or guarding the check with has() for optional fields",
+            f"{_SELECTOR}: CEL compile error:",
+        ),
+        (f"{_SELECTOR}: CEL runtime error: no such key: absent", f"{_SELECTOR}: CEL compile error:"),
+    ),
     Behaviour.CLAIM_OWNER_IS_CAPITALIZED: Case(
         owner_text,
         ("ResourceClaim default/made was not created for Pod default/p (Pod is not owner)",),
@@ -180,6 +215,20 @@ CASES: dict[Behaviour, Case] = {
     ),
     Behaviour.POST_FILTER_LOOKS_AT_ALL_PODS: Case(
         lambda minor: "no new claims to deallocate" in message_without_claims(minor), True, False
+    ),
+    Behaviour.POST_FILTER_TELLS_ONLY_WHAT_IT_DOES: Case(
+        lambda minor: (
+            message_without_claims(minor),
+            outcome(harness(minor, GPU, claim("c", exactly(2))), pod_with("c")),
+        ),
+        (
+            f"0/1 nodes are available: 1 Insufficient cpu. {_NOT_HELPFUL}",
+            f"{CANNOT} {_NOT_HELPFUL}",
+        ),
+        (
+            f"0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, {_NOT_HELPFUL}",
+            f"{CANNOT} still not schedulable, {_NOT_HELPFUL}",
+        ),
     ),
     Behaviour.DEVICE_ALLOCATOR_DEPENDS_ON_GATES: devices(
         ["r=d0"],

@@ -15,6 +15,7 @@ from kubestow.api.core import Pod, PodCondition
 from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.errors import APIError, KubestowError, Unreachable
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource, reference
@@ -108,13 +109,14 @@ class DispatcherHarness(Observer):
 
     server: ScriptedCluster = field(default_factory=ScriptedCluster)
     known: dict[str, PodInfo] = field(default_factory=dict)
+    minor: Minor = DEFAULT_MINOR
     observed_calls: list[tuple[Call, bool, float]] = field(default_factory=list)
     _shapes: Shapes = field(default_factory=Shapes)
 
     def __post_init__(self) -> None:
         clock = VirtualClock(asyncio.get_running_loop())
         environment = Environment(self.server, clock, Random(1), self)
-        self.dispatcher = Dispatcher(environment, known_pod=self.known.get)
+        self.dispatcher = Dispatcher(environment, known_pod=self.known.get, minor=self.minor)
 
     def api_call_ended(self, call: Call, *, succeeded: bool, seconds: float) -> None:
         self.observed_calls.append((call, succeeded, seconds))
@@ -177,11 +179,11 @@ def status_patch(*messages: str, nominated: str | None = None) -> PodStatusPatch
     return PodStatusPatch(conditions, nominated)
 
 
-def with_dispatcher(scenario: Callable[[DispatcherHarness], Awaitable[None]]) -> None:
+def with_dispatcher(scenario: Callable[[DispatcherHarness], Awaitable[None]], minor: Minor = DEFAULT_MINOR) -> None:
     """Run a scenario in virtual time. Fails when a violation, a pending call or a task is left at its end."""
 
     async def main() -> None:
-        harness = DispatcherHarness()
+        harness = DispatcherHarness(minor=minor)
         await scenario(harness)
         await harness.drain()
         assert harness.server.violations == []

@@ -15,8 +15,10 @@ from core_tests.scheduling.api_calls.harness import (
     unreachable,
     with_dispatcher,
 )
+from core_tests.scheduling.queue.test_minor_versions import around
 from kubestow.errors import APIError
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.rules.minors import Behaviour, Minor
 from kubestow.scheduling.events.resources import NODES
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.scheduling.observer import Call
@@ -186,6 +188,32 @@ def test_a_rejected_binding_is_neither_retried_nor_verified(code: int) -> None:
         assert harness.requests == ["bind to n"]
 
     with_dispatcher(scenario)
+
+
+@around(Behaviour.BINDINGS_ARE_RETRIED)
+@pytest.mark.parametrize("failure", [api_error(409), api_error(429), api_error(500), api_error(503), unreachable()])
+def test_a_binding_that_fails_for_the_moment_is_retried(failure: APIError, minor: Minor, has_behaviour: bool) -> None:
+    async def scenario(harness: DispatcherHarness) -> None:
+        p = harness.create_pod(pod("p"))
+        harness.server.fail_next(failure)
+        assert (await harness.start_binding(p)).ok is has_behaviour
+        assert harness.requests.count("bind to n") == (2 if has_behaviour else 1)
+
+    with_dispatcher(scenario, minor)
+
+
+def test_a_binding_is_retried_three_times_and_not_if_it_is_refused() -> None:
+    async def scenario(harness: DispatcherHarness) -> None:
+        p = harness.create_pod(pod("p"))
+        harness.server.fail_next(*[api_error(429)] * 9)
+        assert not (await harness.start_binding(p)).ok
+        assert harness.requests == ["bind to n"] * 4
+        harness.server.responses.clear()
+        harness.server.fail_next(api_error(403))
+        assert not (await harness.start_binding(p)).ok
+        assert harness.requests == ["bind to n"] * 5
+
+    with_dispatcher(scenario, Behaviour.BINDINGS_ARE_RETRIED.since)
 
 
 def test_a_pod_bound_to_another_node_fails_the_binding() -> None:

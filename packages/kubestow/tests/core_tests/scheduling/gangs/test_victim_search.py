@@ -72,7 +72,7 @@ class Unit:
         if len(self.pods) == 1:
             (on, cpu), *_ = self.pods
             return [pod(self.name, node=on, cpu=str(cpu), **same)]
-        mode: dict[str, Any] = {"priority": self.priority, "disruptionMode": "PodGroup"}
+        mode: dict[str, Any] = {"priority": self.priority, "disruptionMode": {"all": {}}}
         members = [
             member(f"{self.name}-{n}", self.name, node=on, cpu=str(cpu), **same)
             for n, (on, cpu) in enumerate(self.pods)

@@ -66,7 +66,7 @@ def test_pods_started_later_are_evicted_first() -> None:
 def test_a_group_with_pod_group_disruption_mode_is_evicted_as_a_whole() -> None:
     victims = [member(f"low-{n}", "low", cpu="1", priority=10, node=on) for n, on in enumerate("ab")]
     gang = [member("train-0", "train", cpu="1", priority=100)]
-    low = preempting("low", 2, priority=10, disruptionMode="PodGroup")
+    low = preempting("low", 2, priority=10, disruptionMode={"all": {}})
     check_preemption(gang, node("a", cpu="1"), node("b", cpu="1"), low, preempting("train", 1), leaves=[], of=victims)
 
 
@@ -76,7 +76,7 @@ def test_single_pods_are_evicted_before_groups() -> None:
         pod("alone", cpu="1", priority=10, node="n"),
     ]
     gang = [member("train-0", "train", cpu="1", priority=100)]
-    low = preempting("low", 2, priority=10, disruptionMode="PodGroup")
+    low = preempting("low", 2, priority=10, disruptionMode={"all": {}})
     check_preemption(gang, node("n", cpu="3"), low, preempting("train", 1), leaves=["low-0", "low-1"], of=existing)
 
 
@@ -85,7 +85,7 @@ def test_smaller_groups_are_evicted_before_larger_ones() -> None:
         *(member(f"three-{n}", "three", cpu="1", priority=10, node="n") for n in range(3)),
         *(member(f"two-{n}", "two", cpu="1", priority=10, node="n") for n in range(2)),
     ]
-    groups = [preempting(name, 1, priority=10, disruptionMode="PodGroup") for name in ("two", "three")]
+    groups = [preempting(name, 1, priority=10, disruptionMode={"all": {}}) for name in ("two", "three")]
     gang = [member("train-0", "train", cpu="1", priority=100)]
     left = ["three-0", "three-1", "three-2"]
     check_preemption(gang, node("n", cpu="5"), *groups, preempting("train", 1), leaves=left, of=existing)

@@ -17,7 +17,7 @@ from kubestow.errors import APIError
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import PreEnqueuePlugin, ReservePlugin
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.scheduling.queue.places import BackoffPolicy, ExactBackoffPolicy, count_attempts, count_failures
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.testing import in_virtual_time, node, pod
@@ -236,7 +236,7 @@ def test_v1_31_has_no_hints_by_default() -> None:
     in_virtual_time(scenario, minor=WITHOUT_HINTS)
 
 
-@pytest.mark.parametrize(("minor", "is_tried_again"), [(WITHOUT_HINTS, True), (NEWEST, False)])
+@pytest.mark.parametrize(("minor", "is_tried_again"), [(WITHOUT_HINTS, True), (DEFAULT_MINOR, False)])
 def test_without_hints_a_registered_event_requeues_even_if_it_helps_nothing(minor: Minor, is_tried_again: bool) -> None:
     """The node admits the pod, whose port is free there, and has a taint that it does not tolerate."""
 

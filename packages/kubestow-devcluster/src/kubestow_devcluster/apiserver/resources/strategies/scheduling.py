@@ -1,14 +1,16 @@
 """The strategies of priority classes, pod groups, workloads, queues and resource claims.
 
-Groups of scheduling.k8s.io have a schema and an immutable spec; controllers create them from the templates in a
-workload. The groups of scheduling.x-k8s.io (coscheduling) and scheduling.volcano.sh and the queues of the latter are
-custom resources whose definitions are built in; they are stored without a schema, and only ``spec.minMember`` and
-``spec.weight`` are validated.
+Groups of scheduling.k8s.io have a schema and a spec that is immutable, except for the minCount of a gang since v1beta1;
+controllers create them from the templates in a workload, which may be a tree of composite groups. The groups of
+scheduling.x-k8s.io (coscheduling) and scheduling.volcano.sh and the queues of the latter are custom resources whose
+definitions are built in; they are stored without a schema, and only ``spec.minMember`` and ``spec.weight`` are
+validated.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
 
 from kubestow.api.formats.names import dns1123_label_errors, qualified_name_errors
 from kubestow.rules.admission import SYSTEM_PRIORITIES
@@ -73,11 +75,13 @@ class PriorityClassStrategy(RESTStrategy):
 _MAX_TEMPLATES = 8
 _MAX_TOPOLOGY_CONSTRAINTS = 1
 _MAX_QUEUE_WEIGHT = 65535
+_MAX_RESOURCE_CLAIMS = 4
+_MAX_TREE_DEPTH = 4
 _DISRUPTION_MODES = ("Pod", "PodGroup")
 
 
-class PodGroupStrategy(RESTStrategy):
-    """Pod groups of scheduling.k8s.io."""
+class PodGroupAlphaStrategy(RESTStrategy):
+    """Pod groups of scheduling.k8s.io/v1alpha2."""
 
     kept_by_status_writes = ALL_CLIENT_METADATA
 
@@ -88,41 +92,74 @@ class PodGroupStrategy(RESTStrategy):
         errors = _validate_group(new["spec"], "spec")
         workload = new["spec"].get("podGroupTemplateRef", {}).get("workload")
         if workload is not None:
-            errors += [
-                required_value(f"spec.podGroupTemplateRef.workload.{field}")
-                for field in ("podGroupTemplateName", "workloadName")
-                if not workload.get(field)
-            ]
+            fields = ("podGroupTemplateName", "workloadName")
+            errors += _validate_present(workload, fields, "spec.podGroupTemplateRef.workload")
         return errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return _validate_immutable_spec(new["spec"], old["spec"])
+
+
+class PodGroupStrategy(PodGroupAlphaStrategy):
+    """Pod groups of scheduling.k8s.io/v1beta1."""
+
+    def set_defaults(self, new: Object) -> None:
+        new["spec"].setdefault("disruptionMode", {"single": {}})
+
+    def validate(self, new: Object) -> list[FieldError]:
+        spec = new["spec"]
+        errors = _validate_group(spec, "spec", is_disrupted=_validate_disruption)
+        errors += _validate_workload_reference(spec)
+        if spec.get("parentCompositePodGroupName") and not spec.get("workloadRef"):
+            errors.append(required_value("spec.workloadRef", "when `parentCompositePodGroupName` is specified"))
+        return errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        immutable = _validate_immutable_spec(_without_min_count(new["spec"]), _without_min_count(old["spec"]))
+        return immutable or self.validate(new)
+
+
+class CompositePodGroupStrategy(PodGroupAlphaStrategy):
+    """Composite pod groups of scheduling.k8s.io/v1alpha3."""
+
+    def set_defaults(self, new: Object) -> None:
+        new["spec"].setdefault("disruptionMode", {"single": {}})
+
+    def validate(self, new: Object) -> list[FieldError]:
+        spec = new["spec"]
+        errors = [] if spec.get("workloadRef") else [required_value("spec.workloadRef")]
+        return [*errors, *_validate_composite(spec, "spec"), *_validate_workload_reference(spec)]
+
+
+class WorkloadAlphaStrategy(RESTStrategy):
+    """Workloads of scheduling.k8s.io/v1alpha2."""
+
+    def validate(self, new: Object) -> list[FieldError]:
+        path = "spec.podGroupTemplates"
+        templates = new["spec"].get("podGroupTemplates") or []
+        if not templates:
+            return [required_value(path, "must have at least one item")]
+        return _validate_templates(templates, path, _validate_group)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return _validate_immutable_spec(new["spec"], old["spec"])
 
 
 class WorkloadStrategy(RESTStrategy):
-    """Workloads of scheduling.k8s.io."""
+    """Workloads of scheduling.k8s.io/v1beta1."""
 
     def validate(self, new: Object) -> list[FieldError]:
-        templates = new["spec"].get("podGroupTemplates") or []
-        path = "spec.podGroupTemplates"
-        if not templates:
-            return [required_value(path, "must have at least one item")]
-        if len(templates) > _MAX_TEMPLATES:
-            return [too_many(path, len(templates), _MAX_TEMPLATES)]
-        errors: list[FieldError] = []
-        names: set[str] = set()
-        for index, template in enumerate(templates):
-            name = template.get("name", "")
-            if name_errors := dns1123_label_errors(name):
-                errors += invalid_values(f"{path}[{index}].name", name, name_errors)
-            elif name in names:
-                errors.append(duplicate_value(f"{path}[{index}].name", name))
-            names.add(name)
-            errors += _validate_group(template, f"{path}[{index}]")
-        return errors
+        spec = new["spec"]
+        fields = [field for field in _TEMPLATES if spec.get(field)]
+        if len(fields) != 1:
+            either = "`compositePodGroupTemplates`, `podGroupTemplates`"
+            text = f"must specify exactly one of: {either}" if fields else f"must specify one of: {either}"
+            return [invalid_value("spec", f"{{{', '.join(fields)}}}" if fields else "", text)]
+        return _validate_template_fields(spec, "spec", depth=1)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return _validate_immutable_spec(new["spec"], old["spec"])
+        immutable = _validate_immutable_spec(_without_min_count(new["spec"]), _without_min_count(old["spec"]))
+        return immutable or self.validate(new)
 
 
 class _SchemalessStrategy(RESTStrategy):
@@ -162,13 +199,105 @@ class QueueStrategy(_SchemalessStrategy):
     field, bounds, problem = "weight", (1, _MAX_QUEUE_WEIGHT), f"should be from 1 to {_MAX_QUEUE_WEIGHT}"
 
 
-def _validate_group(spec: Object, path: str) -> list[FieldError]:
+#: The fields of a workload, and of its composite templates, that hold templates.
+_TEMPLATES = ("compositePodGroupTemplates", "podGroupTemplates")
+
+
+def _validate_named_mode(mode: str, path: str) -> list[FieldError]:
+    return validate_choice(path, mode, _DISRUPTION_MODES)
+
+
+def _validate_disruption(mode: Object, path: str) -> list[FieldError]:
+    members = [name for name in ("single", "all") if mode.get(name) is not None]
+    return _validate_union(members, ("all", "single"), path)
+
+
+def _validate_group(
+    spec: Object, path: str, is_disrupted: Callable[[Any, str], list[FieldError]] = _validate_named_mode
+) -> list[FieldError]:
     errors = _validate_policy(spec.get("schedulingPolicy"), f"{path}.schedulingPolicy")
     if (constraints := spec.get("schedulingConstraints")) is not None:
         errors += _validate_topology(constraints.get("topology") or [], f"{path}.schedulingConstraints.topology")
     if (mode := spec.get("disruptionMode")) is not None:
-        errors += validate_choice(f"{path}.disruptionMode", mode, _DISRUPTION_MODES)
+        errors += is_disrupted(mode, f"{path}.disruptionMode")
+    if len(claims := spec.get("resourceClaims") or ()) > _MAX_RESOURCE_CLAIMS:
+        errors.append(too_many(f"{path}.resourceClaims", len(claims), _MAX_RESOURCE_CLAIMS))
     return errors
+
+
+def _validate_composite(spec: Object, path: str) -> list[FieldError]:
+    """What a composite group and its template have in common."""
+    errors = _validate_policy(spec.get("schedulingPolicy"), f"{path}.schedulingPolicy", "minGroupCount")
+    if (constraints := spec.get("schedulingConstraints")) is not None:
+        errors += _validate_topology(constraints.get("topology") or [], f"{path}.schedulingConstraints.topology")
+    if (mode := spec.get("disruptionMode")) is not None:
+        errors += _validate_disruption(mode, f"{path}.disruptionMode")
+    return errors
+
+
+def _validate_templates(
+    templates: list[Object], path: str, validate: Callable[[Object, str], list[FieldError]]
+) -> list[FieldError]:
+    """At most eight templates with names of their own."""
+    if len(templates) > _MAX_TEMPLATES:
+        return [too_many(path, len(templates), _MAX_TEMPLATES)]
+    errors: list[FieldError] = []
+    names: set[str] = set()
+    for index, template in enumerate(templates):
+        name = template.get("name", "")
+        if name_errors := dns1123_label_errors(name):
+            errors += invalid_values(f"{path}[{index}].name", name, name_errors)
+        elif name in names:
+            errors.append(duplicate_value(f"{path}[{index}].name", name))
+        names.add(name)
+        errors += validate(template, f"{path}[{index}]")
+    return errors
+
+
+def _validate_template_fields(owner: Object, path: str, *, depth: int) -> list[FieldError]:
+    """The templates of a workload or of a composite template, which are at this ``depth`` of the tree."""
+    if depth > _MAX_TREE_DEPTH:
+        problem = f"the tree of templates is deeper than {_MAX_TREE_DEPTH}"
+        return [invalid_value(f"{path}.{field}", "", problem) for field in _TEMPLATES if owner.get(field)]
+
+    def validate_group(template: Object, template_path: str) -> list[FieldError]:
+        return _validate_group(template, template_path, _validate_disruption)
+
+    def validate_composite(template: Object, template_path: str) -> list[FieldError]:
+        errors = _validate_composite(template, template_path)
+        if not any(template.get(field) for field in _TEMPLATES):
+            errors.append(required_value(template_path, "must have at least one template"))
+        return errors + _validate_template_fields(template, template_path, depth=depth + 1)
+
+    composite, groups = (owner.get(field) or [] for field in _TEMPLATES)
+    return [
+        *_validate_templates(composite, f"{path}.compositePodGroupTemplates", validate_composite),
+        *_validate_templates(groups, f"{path}.podGroupTemplates", validate_group),
+    ]
+
+
+def _validate_present(reference: Object, fields: Iterable[str], path: str) -> list[FieldError]:
+    return [required_value(f"{path}.{field}") for field in fields if not reference.get(field)]
+
+
+def _validate_workload_reference(spec: Object) -> list[FieldError]:
+    reference = spec.get("workloadRef")
+    return (
+        [] if reference is None else _validate_present(reference, ("templateName", "workloadName"), "spec.workloadRef")
+    )
+
+
+def _without_min_count(spec: Object) -> Object:
+    """A spec, or that of a workload with its templates, without what may change in it: the minCount of gangs."""
+    kept = dict(spec)
+    policy = kept.get("schedulingPolicy")
+    if policy and policy.get("gang") is not None:
+        gang = {name: value for name, value in policy["gang"].items() if name != "minCount"}
+        kept["schedulingPolicy"] = policy | {"gang": gang}
+    for field in _TEMPLATES:
+        if field in kept:
+            kept[field] = [_without_min_count(template) for template in kept[field]]
+    return kept
 
 
 def _validate_topology(constraints: list[Object], path: str) -> list[FieldError]:
@@ -183,19 +312,27 @@ def _validate_topology(constraints: list[Object], path: str) -> list[FieldError]
     return errors
 
 
-def _validate_policy(policy: Object | None, path: str) -> list[FieldError]:
-    """A scheduling policy is ``basic``, or ``gang`` with a minCount."""
+def _validate_policy(policy: Object | None, path: str, count: str = "minCount") -> list[FieldError]:
+    """A scheduling policy is ``basic``, or ``gang`` with a minimum ``count``."""
     members = [name for name in ("basic", "gang") if (policy or {}).get(name) is not None]
-    if not members:
-        return [invalid_value(path, "", "must specify one of: `basic`, `gang`")]
+    if errors := _validate_union(members, ("basic", "gang"), path):
+        return errors
     assert policy is not None
-    if len(members) > 1:
-        return [invalid_value(path, f"{{{', '.join(members)}}}", "must specify exactly one of: `basic`, `gang`")]
-    minimum = policy["gang"].get("minCount") if "gang" in policy else 1
+    minimum = policy["gang"].get(count) if "gang" in policy else 1
     if minimum is None:
-        return [required_value(f"{path}.gang.minCount")]
+        return [required_value(f"{path}.gang.{count}")]
     if minimum < 1:
-        return [invalid_value(f"{path}.gang.minCount", minimum, "must be greater than or equal to 1")]
+        return [invalid_value(f"{path}.gang.{count}", minimum, "must be greater than or equal to 1")]
+    return []
+
+
+def _validate_union(members: list[str], choices: Sequence[str], path: str) -> list[FieldError]:
+    """Exactly one of the choices is set."""
+    of = ", ".join(f"`{choice}`" for choice in choices)
+    if not members:
+        return [invalid_value(path, "", f"must specify one of: {of}")]
+    if len(members) > 1:
+        return [invalid_value(path, f"{{{', '.join(members)}}}", f"must specify exactly one of: {of}")]
     return []
 
 
