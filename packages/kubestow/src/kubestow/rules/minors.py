@@ -610,6 +610,13 @@ class Behaviour(Enum):
         "they wait for another event",
     )
 
+    NOMINATIONS_OF_GATED_PODS_COUNT = Rule(
+        37,
+        "nominated pods",
+        "the nomination of a new pod counts although a PreEnqueue plugin gates the pod",
+        "it counts once the pod is updated or no longer gated",
+    )
+
     DELETED_ASSUMED_PODS_ARE_FORGOTTEN = Rule(
         35,
         "assumed pods",
