@@ -105,8 +105,8 @@ def add_nodes(
 ) -> int:
     """Say how many nodes to add until all pods fit, and the cheapest mix of several node pools.
 
-    The pods are the pending ones of the cluster and those of the workload. The exit status is 1 if no number of nodes
-    is enough.
+    The pods are the pending ones of the cluster and those of the workload. Pods that fit with no number of nodes are
+    named with their reasons, the answer is about the others, and the exit status is 1.
     """
     from kubestow_lab.simulation.arrivals import Arrivals
     from kubestow_lab.what_if.node_count import nodes_needed
@@ -121,10 +121,10 @@ def add_nodes(
     shapes = [pool for path in pools for pool in read_node_pools(path)]
     shapes += [pool_like(cluster, name) for name in likes]
     options = scheduler.read(cluster)
-    with progress_bar("searching", "mixes of nodes tried") as progress:
+    with progress_bar("searching", "decisions about pods") as progress:
         found = nodes_needed(cluster, arrivals, shapes, options, progress=progress)
     print_result(of_minor(found.document, options.gates.minor), found, output)
-    return int(found.mix is None)
+    return int(bool(found.never))
 
 
 def _report(removal: NodeRemoval, options: SchedulerOptions, output: str, max_pending: int | None) -> int:

@@ -115,7 +115,7 @@ def formulate(
         pod, profile = members[0], profiles[name]
         found = profile.evaluations.of(pod).find_feasible(pod)
         if relaxed:
-            feasible = _relaxed(found, len(nodes))
+            feasible = passes_without_pods(found)
         else:
             feasible = np.zeros(len(nodes), np.bool_)
             feasible[found.rows] = True
@@ -154,19 +154,19 @@ def formulate(
     return Formulation(problem, [members for *_, members in rows], frozenset(interacting))
 
 
-def _relaxed(found: Feasibility, total: int) -> Mask:
-    """The nodes that pass the filters that read nothing but the node and its pods, bool."""
+def passes_without_pods(found: Feasibility) -> Mask:
+    """The nodes that pass the filters that no pod on any node influences, bool; none if PreFilter rejects the pod."""
     candidates = None if found.tried_nominated_node_only else found.candidates
     if candidates is None:
-        return np.zeros(total, np.bool_)
-    local = {
+        return np.zeros(len(found.passing), np.bool_)
+    static = {
         results.plugin.name
         for results in found.filters.active
         if (reads := results.invalidation_mask) is not None and not reads.all_bits & POD_BITS
     }
     mask = candidates.copy()
     for result in found.filter_results():
-        if result.plugin in local:
+        if result.plugin in static:
             mask &= ~result.rejects
     return mask
 
