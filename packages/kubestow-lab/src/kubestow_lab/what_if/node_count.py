@@ -51,9 +51,9 @@ def nodes_needed(
 ) -> NodesNeeded:
     """Find how many nodes to add until the pending pods of a cluster and those that arrive all fit.
 
-    ``progress`` is called with the number of decisions about pods so far, over all mixes. Raises ConfigurationError, PluginError, and
-    InputError if there is no pod to place, if two pools have one name or a node's name is taken, and if several pools
-    have no prices.
+    ``progress`` is called with the number of decisions about pods so far, over all mixes. Raises ConfigurationError,
+    PluginError, and InputError if there is no pod to place, if two pools have one name or a node's name is taken, and
+    if several pools have no prices.
     """
     if not pools:
         raise InputError("node pools", "there are none, expected at least one")

@@ -202,9 +202,9 @@ class NodesNeeded(Displayed):
     """How many nodes to add.
 
     ``pods`` is the number of pods to place, of which ``fitting`` fit already. ``never`` are those that fit with no
-    number of nodes, all else is about the others. ``single`` has the answer for each pool alone. ``mix`` is the cheapest
-    mix that was found, by pool name, None if no pod is left; ``price`` is its price, and ``lower_bound`` a price below
-    which there is none.
+    number of nodes, all else is about the others. ``single`` has the answer for each pool alone. ``mix`` is the
+    cheapest mix that was found, by pool name, None if no pod is left; ``price`` is its price, and ``lower_bound`` a
+    price below which there is none.
     """
 
     pods: int
