@@ -11,7 +11,14 @@ import click
 from kubestow.cli.inputs import SchedulerInput
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
 from kubestow.errors import InputError
-from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
+from kubestow_lab.cli.simulation_inputs import (
+    SimulationInput,
+    WorkloadInput,
+    print_remarks,
+    report_plugin_failures,
+    simulation_options,
+    workload_options,
+)
 
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
@@ -108,15 +115,17 @@ def compare(
             progress=lambda progress: show(progress.pods, progress.total),
         )
     for side in (found.baseline, found.candidate):
-        for remark in side.result.remarks:
-            click.echo(f"remark: {side.name}: {remark}", err=True)
+        print_remarks(side.result.remarks, side.name)
     checked = found.check(parsed)
     for form, target in outputs:
         _write(form, target, found, checked)
     crossed = [each for each in checked if each.crossed]
     for each in crossed:
         click.echo(f"kubestow: threshold crossed: {crossed_text(each)}", err=True)
-    return 1 if crossed else 0
+    failed = [
+        report_plugin_failures(side.result.plugin_failures, side.name) for side in (found.baseline, found.candidate)
+    ]
+    return int(bool(crossed) or any(failed))
 
 
 # -- what to compare -------------------------------------------------------------------------------------------------

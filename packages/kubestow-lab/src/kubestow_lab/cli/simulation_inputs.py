@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from kubestow.cli.output import print_input
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow_lab.simulation.arrivals import Arrivals
+    from kubestow_lab.simulation.plugin_failures import PluginFailure
     from kubestow_lab.simulation.simulation import SimulationOptions
 
 
@@ -64,6 +65,23 @@ workload_options = grouped_options(
         click.option("--strict", is_flag=True, help="Refuse input with any problem."),
     ),
 )
+
+
+def print_remarks(remarks: Iterable[str], simulation: str = "") -> None:
+    """Print the remarks about a simulation, which can have a name, on standard error."""
+    from kubestow.reports.text import printable
+
+    for remark in remarks:
+        click.echo(printable(": ".join(filter(None, ("remark", simulation, remark)))), err=True)
+
+
+def report_plugin_failures(failures: Sequence[PluginFailure], simulation: str = "") -> bool:
+    """Print on standard error which plugins failed how often in a simulation; whether any did."""
+    from kubestow.reports.text import printable
+
+    for failure in failures:
+        click.echo(printable(": ".join(filter(None, ("kubestow", simulation, str(failure))))), err=True)
+    return bool(failures)
 
 
 @dataclass(frozen=True, slots=True)

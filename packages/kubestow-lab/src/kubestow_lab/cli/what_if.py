@@ -13,6 +13,7 @@ import click
 from kubestow.cli.command_group import CommandGroup
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
 from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_input, print_result, progress_bar
+from kubestow_lab.cli.simulation_inputs import print_remarks, report_plugin_failures
 
 if TYPE_CHECKING:
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
@@ -124,15 +125,17 @@ def add_nodes(
     with progress_bar("searching", "decisions about pods") as progress:
         found = nodes_needed(cluster, arrivals, shapes, options, progress=progress)
     print_result(of_minor(found.document, options.gates.minor), found, output)
-    return int(bool(found.never))
+    return int(bool(found.never or arrivals.refused))
 
 
 def _report(removal: NodeRemoval, options: SchedulerOptions, output: str, max_pending: int | None) -> int:
     from kubestow_lab.what_if.pod_fates import Fate
 
+    print_remarks(removal.remarks)
     print_result(of_minor(removal.document, options.gates.minor), removal, output)
+    failed = report_plugin_failures(removal.plugin_failures)
     missing = removal.count(Fate.PENDING, Fate.LOST, Fate.BLOCKED)
     if max_pending is not None and missing > max_pending:
         click.echo(f"kubestow: {missing} pods do not come back, more than --max-pending={max_pending}", err=True)
         return 1
-    return 0
+    return int(failed)

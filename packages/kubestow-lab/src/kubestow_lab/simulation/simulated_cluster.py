@@ -106,7 +106,7 @@ class SimulatedCluster(MemoryAPI):
         for claim in claims:
             self.put(claim)
         known = arrival or Arrival(evicted, 0.0, None, {})
-        self.arrive(replace(known, pod=created, time=self._clock.monotonic()))
+        self.arrive(replace(known, pod=created, time=self._clock.monotonic(), is_replacement=True))
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Serve the metrics of nodes; raises APIError for anything else."""

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from kubestow import config, gc_tuning
@@ -32,6 +32,7 @@ from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeRecorder, OutcomeState
+from kubestow_lab.simulation.plugin_failures import collect_failures
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 from kubestow_lab.simulation.simulation_result import Busiest, NodeState, SimulationResult
 from kubestow_lab.simulation.timeline import RequestedAmounts, Timeline, TypicalPods
@@ -117,8 +118,9 @@ class Simulation:
         """
 
         def run() -> SimulationResult:
-            with gc_tuning.paused():
-                return virtual_time.run(_Run(self, progress).result())
+            with gc_tuning.paused(), collect_failures() as collected:
+                result = virtual_time.run(_Run(self, progress).result())
+            return replace(result, plugin_failures=collected.failures)
 
         if not _event_loop_runs():
             return run()
@@ -292,6 +294,7 @@ class _Run:
             },
             preemptions=tuple(self._recorder.preemptions),
             busiest=self._busiest(),
+            refused=tuple(self._simulation.arrivals.refused),
         )
 
     def _why_untried(self, uid: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from core_tests.engine.input.manifests import node, pod, workload, write
+from core_tests.engine.input.manifests import Object, node, pod, workload, write
 from kubestow.cli import main
 from kubestow_lab.cli.capacity import cluster_capacity
 from kubestow_lab.cli.genpod import genpod_script
@@ -52,7 +52,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 def test_simulate_prints_a_table_by_default(run: Callable[..., Run], files: dict[str, Path]) -> None:
     result = run("simulate", "--cluster", files["dump"], "--workload", files["deploy"], "--seed", 1)
     assert result.status == 0
-    assert "4 of 5 pods placed; 2 of 2 nodes in use" in result.out
+    assert "4 of 5 pods placed, 1 pending; 2 of 2 nodes in use" in result.out
     assert "2 Insufficient cpu" in result.out
     assert result.err.splitlines() == ["cluster: read 2 Node", "workload: read 1 Deployment"]
 
@@ -219,6 +219,86 @@ def test_simulate_exits_with_1_if_more_pods_are_pending_than_allowed(
     assert (crossed.status, "1 pods are pending, more than --max-pending=0" in crossed.err) == (1, True)
 
 
+_FAILING_PLUGIN = """
+from kubestow.framework.interface import ScorePlugin
+
+class Failing(ScorePlugin):
+    name = "Failing"
+    def score(self, state, pod, nodes):
+        raise ValueError(f"broken for {pod.key}")
+"""
+
+
+@pytest.fixture
+def failing(tmp_path: Path, files: dict[str, Path]) -> tuple[object, ...]:
+    """Options that have a plugin fail for every pod."""
+    (tmp_path / "failing.py").write_text(_FAILING_PLUGIN)
+    profile = {"plugins": {"score": {"enabled": [{"name": "Failing"}]}}}
+    header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    (tmp_path / "failing.yaml").write_text(yaml.dump({**header, "profiles": [profile]}))
+    return (
+        *("--cluster", files["dump"], "--config", tmp_path / "failing.yaml"),
+        *("--plugin", f"{tmp_path / 'failing.py'}:Failing"),
+    )
+
+
+def test_a_plugin_that_fails_is_reported_once_with_a_count_and_exits_with_1(
+    run: Callable[..., Run], files: dict[str, Path], failing: tuple[object, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    result = run("simulate", *failing, "--workload", files["deploy"], "-o", "json")
+    assert result.status == 1
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+    (line,) = [line for line in result.err.splitlines() if line.startswith("kubestow: ")]
+    (failure,) = json.loads(result.out)["pluginFailures"]
+    assert (failure["plugin"], failure["count"] > 5) == ("Failing", True)
+    assert line == f"kubestow: {failure['message']} ({failure['count']:,} such failures)"
+    config = failing[failing.index("--config") + 1]
+    others = tuple(each for each in failing if each not in ("--config", config))
+    compared = run("compare", *others, "--workload", files["deploy"], "--config", "", "--config", config)
+    assert (compared.status, compared.err.count("ValueError: broken")) == (1, 1)
+
+
+def test_a_plugin_that_fails_while_nodes_are_drained_exits_with_1(
+    run: Callable[..., Run], tmp_path: Path, failing: tuple[object, ...]
+) -> None:
+    dump = write(tmp_path, *(node(name) for name in "abc"), owned("web", "a"), name="drained.json")
+    options = [dump if each == failing[1] else each for each in failing]
+    result = run("what-if", "drain", "a", *options)
+    assert (result.status, result.err.count("kubestow: pod default/")) == (1, 1)
+
+
+def test_pods_that_are_invalid_or_that_admission_refuses_count_as_pending(
+    run: Callable[..., Run], tmp_path: Path, files: dict[str, Path]
+) -> None:
+    limits: Object = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}}
+    limits["spec"] = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
+    quota: Object = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}
+    quota |= {"spec": {"hard": {"requests.cpu": "700m"}}, "status": {"used": {"requests.cpu": "100m"}}}
+    objects = [workload("Deployment", "web", replicas=3, cpu="200m"), pod("big", cpu="2"), pod("odd", cpu="1 core")]
+    arguments = ("simulate", "--cluster", write(tmp_path, node("a"), quota, name="c.json"), "--max-pending")
+    path = write(tmp_path, limits, *objects, name="w.json")
+    result = run(*arguments, 1, "--workload", path)
+    assert result.status == 1
+    assert result.out.startswith("3 of 5 pods placed, 2 refused; ")
+    assert 'pods "big" is forbidden: maximum cpu usage per Container is 1, but request is 2' in result.err
+    assert "0 pods are pending and 2 refused, more than --max-pending=1" in result.err
+    assert run(*arguments, 2, "--workload", path).status == 0
+    result = run(*arguments, 3, "--workload", write(tmp_path, *objects[:1], pod("p"), name="more.json"))
+    assert (
+        'pods "p" is forbidden: exceeded quota: few, requested: requests.cpu=100m, used: requests.cpu=700m'
+        in result.err
+    )
+    result = run("compare", *arguments[1:3], "--workload", path, "--config", "", "--fail-if", "pending > 1",
+                 "--config", write_default(tmp_path))  # fmt: skip
+    assert result.status == 1
+
+
+def write_default(tmp_path: Path) -> Path:
+    path = tmp_path / "default.yaml"
+    path.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    return path
+
+
 def test_bad_input_exits_with_1_and_wrong_usage_with_2(run: Callable[..., Run], tmp_path: Path) -> None:
     missing = run("simulate", "--cluster", tmp_path / "none.json")
     assert (missing.status, "none.json: cannot be read" in missing.err) == (1, True)
@@ -350,7 +430,7 @@ def test_what_if_nodes_are_added(run: Callable[..., Run], files: dict[str, Path]
     tiny = tmp_path / "tiny.yaml"
     tiny.write_text("nodePools: [{name: tiny, allocatable: {cpu: 100m}}]")
     never = run(*arguments, "--node-pool", tiny)
-    assert (never.status, "no number of nodes is enough for the others" in never.out) == (1, True)
+    assert (never.status, "; 1 fit with no number of nodes" in never.out) == (1, True)
 
 
 def test_tune_prints_the_front_and_writes_the_best(

@@ -252,6 +252,7 @@ _PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 #: What admission of new pods depends on; their absence does not matter to existing pods.
 _FOR_ADMISSION = (
     "/api/v1/limitranges",
+    "/api/v1/resourcequotas",
     "/apis/node.k8s.io/v1/runtimeclasses",
 )
 _CLAIM_TEMPLATES = "resourceclaimtemplates"
