@@ -92,12 +92,15 @@ class SimulationInput:
     ties: str
     departures: bool
     until: float | None
+    measurements: Path | None
 
     def options(self) -> SimulationOptions:
-        """The options, with the defaults of all that have no option on the command line."""
+        """The options, with the defaults of all that have no option on the command line. Raises InputError."""
+        from kubestow_lab.simulation.node_metrics import Measurements
         from kubestow_lab.simulation.simulation import SimulationOptions
 
-        return SimulationOptions(**asdict(self))
+        measured = None if self.measurements is None else Measurements.load(self.measurements)
+        return SimulationOptions(**asdict(self) | {"measurements": measured})
 
 
 def simulation_options(*, departures: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -119,6 +122,11 @@ def simulation_options(*, departures: bool = True) -> Callable[[Callable[..., An
             ),
             click.option(
                 "--departures/--no-departures", default=departures, show_default=True, help="Whether pods end."
+            ),
+            click.option(
+                "--measurements",
+                type=click.Path(path_type=Path, dir_okay=False),
+                help="Metrics of nodes for plugins: what load-watcher answers, or a NodeMetricsList.",
             ),
             click.option("--until", type=click.FloatRange(min=0), help="End of the simulation, in virtual seconds."),
         ),
