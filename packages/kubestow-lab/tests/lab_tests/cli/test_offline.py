@@ -355,6 +355,35 @@ def test_the_script_cluster_capacity_follows_the_conventions_of_that_program(
     assert (missing.status, missing.out.splitlines()[1]) == (0, "Pod spec file is missing")
 
 
+def test_capacity_completes_an_ordinary_pod_and_the_script_refuses_it(
+    run: Callable[..., Run], files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = pod("web")
+    manifest["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "300m"}}
+    path = write(tmp_path, manifest, name="ordinary.json")
+    arguments = ("--podspec", path, "--cluster", files["dump"])
+    report = json.loads(run("capacity", *arguments, "-o", "json").out)
+    (template,) = report["spec"]["templates"]
+    assert report["status"]["replicas"] == 6, "limits become requests, as in the API server"
+    assert template["spec"]["containers"][0]["imagePullPolicy"] == "Always"
+    monkeypatch.setattr(sys, "argv", ["cluster-capacity", *map(str, arguments)])
+    strict = run(script=cluster_capacity)
+    assert "Required value: spec.terminationGracePeriodSeconds" in strict.out
+
+
+def test_what_genpod_prints_is_a_template_for_capacity(
+    run: Callable[..., Run], files: dict[str, Path], tmp_path: Path
+) -> None:
+    limits: Object = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}}
+    limits["spec"] = {"limits": [{"type": "Pod", "max": {"cpu": "500m"}}]}
+    path = tmp_path / "generated.yaml"
+    path.write_text(run("genpod", "--cluster", write(tmp_path, limits, name="limits.json")).out)
+    assert run("capacity", "--podspec", path, "--cluster", files["dump"]).out == "4\n"
+    refused = run("capacity", "--podspec", files["pod"], "--cluster", write(tmp_path, node("a"), {**limits, "spec": {
+        "limits": [{"type": "Container", "max": {"cpu": "10m"}}]}}, name="limited.json"))  # fmt: skip
+    assert (refused.status, "is forbidden: maximum cpu usage per Container is 10m" in refused.err) == (1, True)
+
+
 def test_genpod_prints_the_pod_of_a_namespace(
     run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
