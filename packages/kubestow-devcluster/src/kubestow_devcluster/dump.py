@@ -41,10 +41,14 @@ _HASH_LABELS = {"DaemonSet": REVISION_LABEL, "StatefulSet": "controller.kubernet
 
 
 class LoadResult(NamedTuple):
-    """How many objects of each kind were created, and how many were skipped: finished, deleted, or not served here."""
+    """How many objects of each kind were created, and how many were skipped: finished, deleted, or not served here.
+
+    ``left_out`` are the messages about custom resource definitions that are invalid here.
+    """
 
     created: dict[str, int]
     skipped: dict[str, int]
+    left_out: tuple[str, ...] = ()
 
 
 def load(registry: Registry, content: bytes, *, subject: str) -> LoadResult:
@@ -100,13 +104,14 @@ class _Loader:
         #: The new uid of each created object by its uid in the dump.
         self._uids: dict[str, str] = {}
         self._result = LoadResult({}, {})
+        self._left_out: list[str] = []
 
     def load(self, objects: list[Object]) -> LoadResult:
         decoded = [pair for document in objects if (pair := self._decode(document)) is not None]
         self._create_all([pair for pair in decoded if pair[0].name not in _CREATED_LAST])
         self._create_all([pair for pair in decoded if pair[0].name in _CREATED_LAST])
         self._keep_revisions(decoded)
-        return self._result
+        return self._result._replace(left_out=tuple(self._left_out))
 
     def _create_all(self, remaining: list[tuple[Kind, Object]]) -> None:
         """Create objects, each after its owners. Raises InputError."""
@@ -124,7 +129,9 @@ class _Loader:
                 metadata = {field: value for field, value in new["metadata"].items() if field not in _SERVER_ASSIGNED}
                 owners = metadata.pop("ownerReferences", None) or ()
                 references = [
-                    {**owner, "uid": self._uids[owner["uid"]]} for owner in owners if owner.get("uid") in self._uids
+                    {**owner, "uid": new_owner}
+                    for owner in owners
+                    if (new_owner := self._uids.get(owner.get("uid", "")))
                 ]
                 if references:
                     metadata["ownerReferences"] = references
@@ -195,7 +202,10 @@ class _Loader:
         return kind, decoded
 
     def _create(self, kind: Kind, new: Object) -> str:
-        """Create an object unless it exists, as the system objects do. Returns its uid. Raises InputError."""
+        """Create an object unless it exists, as the system objects do. Raises InputError.
+
+        Returns its uid, "" for a custom resource definition that is left out.
+        """
         new.pop("kind", None)
         new.pop("apiVersion", None)
         namespace = new["metadata"].get("namespace") or "default"
@@ -229,6 +239,9 @@ class _Loader:
                     (new["spec"].get("claimRef") or {}).pop("uid", None)
                 stored = self._registry.create(kind, namespace, new)
             except statuses.StatusError as refused:
+                if kind.name == "CustomResourceDefinition":
+                    self._left_out.append(refused.message)
+                    return ""
                 raise InputError(self._subject, f"{_describe(kind, new)}: {refused.message}") from None
             _count(self._result.created, kind.name)
         return uid_of(stored)

@@ -191,6 +191,21 @@ def test_a_volume_stays_bound_to_its_claim() -> None:
     run_scenario(scenario)
 
 
+def test_an_invalid_custom_resource_definition_is_left_out_and_named(server: DevCluster) -> None:
+    names = {"plural": "rollouts", "kind": "Rollout"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "banana"}}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "rollouts.argoproj.io", "uid": "old"},
+        "spec": {"group": "argoproj.io", "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+    loaded = read(server, listed(definition, node("a")))
+    assert (loaded.created, loaded.skipped) == ({"Node": 1}, {})
+    (message,) = loaded.left_out
+    assert message.startswith('CustomResourceDefinition.apiextensions.k8s.io "rollouts.argoproj.io" is invalid: ')
+
+
 _APPS = "/apis/apps/v1/namespaces/default"
 
 

@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from kubestow.cli.ending import DropIn
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, emulated_version_option
+from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, emulated_version_option, plugin_option
 from kubestow.cli.output import of_minor
 from kubestow.errors import InputError, KubestowError
 from kubestow.files import MAX_FILE, read_file, read_standard_input
@@ -40,7 +40,7 @@ _TIES = "Among nodes with equal scores, choose at random or the first by name."
 @click.option(
     "--default-config", "--config", "config", type=click.Path(path_type=Path), help="Scheduler configuration."
 )
-@click.option("--plugin", "plugins", multiple=True, help="A plugin, as module:Class or file.py:Class.")
+@plugin_option
 @click.option("--feature-gates", "feature_gates", default="", help="Feature gates: Name=true,Other=false.")
 @emulated_version_option
 @click.option("--seed", default=0, show_default=True, help="Seed of the choice among nodes with equal scores.")

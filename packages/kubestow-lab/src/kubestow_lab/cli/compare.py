@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.inputs import SchedulerInput
+from kubestow.cli.inputs import SchedulerInput, plugin_option
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
 from kubestow.errors import InputError
 from kubestow_lab.cli.simulation_inputs import (
@@ -31,9 +31,21 @@ _PER_SIDE = "Given twice, of the baseline and of the candidate."
 @click.command()
 @workload_options
 @click.option("--config", "configs", multiple=True, help=f"KubeSchedulerConfiguration; '' is the default. {_PER_SIDE}")
-@click.option("--plugin", "plugins", multiple=True, help="A plugin of both, as module:Class or file.py:Class.")
-@click.option("--baseline-plugin", "baseline_plugins", multiple=True, help="A plugin of the baseline only.")
-@click.option("--candidate-plugin", "candidate_plugins", multiple=True, help="A plugin of the candidate only.")
+@plugin_option
+@click.option(
+    "--baseline-plugin",
+    "baseline_plugins",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="Plugin of the baseline only; can be repeated.",
+)
+@click.option(
+    "--candidate-plugin",
+    "candidate_plugins",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="Plugin of the candidate only; can be repeated.",
+)
 @click.option("--feature-gates", "gates", multiple=True, help=f"Feature gates: Name=true,Other=false. {_PER_SIDE}")
 @click.option(
     "--emulated-version",

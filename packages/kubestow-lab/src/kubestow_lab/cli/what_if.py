@@ -119,6 +119,7 @@ def add_nodes(
     arrivals = Arrivals.load(*workloads, cluster=cluster, strict=strict) if workloads else Arrivals()
     if arrivals.summary.problems:
         print_input("workload", arrivals.summary)
+    print_remarks(arrivals.remarks)
     shapes = [pool for path in pools for pool in read_node_pools(path)]
     shapes += [pool_like(cluster, name) for name in likes]
     options = scheduler.read(cluster)

@@ -27,6 +27,8 @@ from kubestow_lab.workloads import gpu, openb, openb_shapes
 from kubestow_lab.workloads.gpu import PodShape
 from kubestow_lab.workloads.workload import DURATION, Object
 
+#: More names than this are not in a remark.
+_NAMED = 8
 #: Pod annotation with the time of its arrival, such as ``"90s"``; pods without it arrive at the start.
 ARRIVAL = "kubestow.dev/arrival"
 
@@ -63,7 +65,7 @@ class Arrivals:
     """Pods in the order in which they arrive, and other objects that exist from the start.
 
     ``custom_resources`` are the objects that plugins may read, as those of a cluster. ``refused`` are pods that the API
-    server would not create.
+    server would not create. ``not_expanded`` are workloads of kinds whose controllers are not known here.
     """
 
     pods: list[Arrival] = field(default_factory=list)
@@ -72,6 +74,14 @@ class Arrivals:
     summary: InputSummary = field(default_factory=InputSummary)
     attribution: str = ""
     refused: list[RefusedPods] = field(default_factory=list)
+    not_expanded: list[str] = field(default_factory=list)
+
+    @property
+    def remarks(self) -> Iterator[str]:
+        """What pods the workload lacks, for people."""
+        if self.not_expanded:
+            names = ", ".join(self.not_expanded[:_NAMED]) + (", …" if len(self.not_expanded) > _NAMED else "")
+            yield f"{len(self.not_expanded):,} workloads were not expanded into pods: {names}"
 
     @property
     def refused_count(self) -> int:
@@ -92,7 +102,8 @@ class Arrivals:
             arrivals = _Loader(cluster, problems).load(list(read_objects(paths, problems)))
         arrivals.summary.problems = tuple(problems)
         if not arrivals.pods and not problems:
-            raise InputError(", ".join(map(str, paths)), "has no pods, expected pods or workload controllers")
+            problem = "; ".join(("has no pods, expected pods or workload controllers", *arrivals.remarks))
+            raise InputError(", ".join(map(str, paths)), problem)
         return arrivals
 
     def __repr__(self) -> str:
@@ -167,6 +178,8 @@ class _Loader:
         elif kinds.is_custom(source):
             self._arrivals.custom_resources.append(source)
             self._arrivals.summary.custom[source.kind] += 1
+            if _has_pod_template(source.manifest.get("spec")):
+                self._arrivals.not_expanded.append(_owner(source))
         else:
             self._arrivals.summary.ignored[source.kind] += 1
 
@@ -304,6 +317,16 @@ def _controller_key(source: SourceObject) -> tuple[str, str, str] | None:
     except InvalidObject:
         return None  # which is reported when it is loaded
     return source.kind, metadata.namespace or "default", metadata.name
+
+
+def _has_pod_template(part: Any) -> bool:
+    """Whether a part of a custom resource has the spec of pods somewhere, as those of Rollouts and jobs do."""
+    if isinstance(part, Mapping):
+        spec = part.get("spec")
+        if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+            return True
+        return any(map(_has_pod_template, part.values()))
+    return isinstance(part, list) and any(map(_has_pod_template, part))
 
 
 def _owner(source: SourceObject) -> str:

@@ -358,6 +358,7 @@ class _Run:
         assert isinstance(configuration, config.KubeSchedulerConfiguration)
         if configuration.extenders:
             yield f"{len(configuration.extenders)} extenders of the configuration were not called"
+        yield from self._simulation.arrivals.remarks
         for url in self._unasked:
             yield f"{url} was not asked for measurements; a file can stand in for a load-watcher (--measurements)"
         if not settled:

@@ -293,6 +293,29 @@ def test_pods_that_are_invalid_or_that_admission_refuses_count_as_pending(
     assert result.status == 1
 
 
+def test_workloads_of_kinds_without_a_known_controller_are_named(
+    run: Callable[..., Run], files: dict[str, Path], tmp_path: Path
+) -> None:
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    rollout: Object = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "web"}}
+    rollout["spec"] = {"replicas": 3, "template": template}
+    other: Object = {"apiVersion": "example.com/v1", "kind": "Theme", "metadata": {"name": "t"}, "spec": {"a": 1}}
+    arguments = ("--cluster", files["dump"], "--workload")
+    remark = "remark: 1 workloads were not expanded into pods: Rollout default/web"
+    path = write(tmp_path, rollout, other, pod("p"), name="rollout.json")
+    assert remark in run("simulate", *arguments, path).err
+    assert remark in run("what-if", "add-nodes", *arguments, path, "--like", "a").err
+    alone = run("simulate", *arguments, write(tmp_path, rollout, name="alone.json"))
+    assert (alone.status, "; 1 workloads were not expanded into pods" in alone.err) == (1, True)
+
+
+def test_a_plugin_that_is_no_module_is_perhaps_in_a_file(run: Callable[..., Run], files: dict[str, Path]) -> None:
+    result = run("simulate", "--cluster", files["dump"], "--plugin", "zones_of_mine:ZoneCost")
+    assert result.status == 1
+    expected = "No module named 'zones_of_mine'; a class in a file is named as zones_of_mine.py:ZoneCost"
+    assert result.err.rstrip().endswith(expected)
+
+
 def write_default(tmp_path: Path) -> Path:
     path = tmp_path / "default.yaml"
     path.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")

@@ -226,13 +226,25 @@ emulated_version_option = click.option(
     help="Kubernetes minor to decide as, such as 1.33. Default: the cluster's, by its API server or newest kubelet.",
 )
 
+#: How a plugin is named on the command line.
+PLUGIN = "module:Class or file.py:Class"
+
+#: Adds ``--plugin`` to a command, which gets the references as ``plugins``.
+plugin_option = click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help=f"Plugin to register, as {PLUGIN}; can be repeated.",
+)
+
 #: Adds the options that configure the scheduler; the command gets them as ``scheduler``.
 scheduler_options = grouped_options(
     "scheduler",
     SchedulerInput,
     (
         click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."),
-        click.option("--plugin", "plugins", multiple=True, help="A plugin, as module:Class or file.py:Class."),
+        plugin_option,
         click.option("--feature-gates", "feature_gates", default="", help="Feature gates: Name=true,Other=false."),
         emulated_version_option,
     ),
