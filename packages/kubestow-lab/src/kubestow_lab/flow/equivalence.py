@@ -16,6 +16,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.feasibility import Feasibility
+from kubestow.framework.interface import MAX_SCORE
 from kubestow.framework.profile import Profile
 from kubestow.plugins.node_ports import NodePorts
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
@@ -122,6 +123,11 @@ def formulate(
         if not found.filters.is_node_local:
             interacting.update(member.uid for member in members)
         costs = cost_model.placement(pod, nodes)
+        if cost_model.preferences and feasible.any():
+            rows_allowed = np.flatnonzero(feasible)
+            for score in profile.evaluations.of(pod).score_by_plugin(pod, rows_allowed):
+                if score.plugin in cost_model.preferences and score.weight > 0:
+                    costs[rows_allowed] += cost_model.preference_cost * (MAX_SCORE - score.normalized) // MAX_SCORE
         fit = _fit(profile)
         requests = dict(fit.checked_requests(pod.shape.requests)) if fit is not None else {}
         filters_ports = any(isinstance(plugin, NodePorts) for plugin in profile.runtime.plugins.filter)
