@@ -2,13 +2,15 @@
 
 Objects are created with new uids, and owner references between them are mapped to the new uids. References to owners
 that are not in the dump are dropped: the garbage collector would delete the dependents. Namespaces, priority classes,
-runtime classes and service accounts that the objects need and the dump does not contain are created. Finished pods and
+runtime classes and service accounts that the objects need and the dump does not contain are created, and so are the
+ControllerRevisions of the pods of DaemonSets and StatefulSets, which would be replaced without them. Finished pods and
 objects with a deletionTimestamp are skipped. Bound pods stay on their nodes, volumes stay bound to their claims, and
 unreachable nodes stay unreachable.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -19,13 +21,14 @@ from kubestow.api.formats.yaml_documents import yaml_documents
 from kubestow.errors import InputError
 from kubestow.files import as_utf8
 from kubestow.rules.pods import is_terminal
+from kubestow.rules.workloads import REVISION_LABEL, revision_data
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.schema.types import Object, UnmarshalTypeError
 from kubestow_devcluster.behaviour.pod_behaviour import KUBELET, STOPPED
-from kubestow_devcluster.component_base.stored_objects import uid_of
+from kubestow_devcluster.component_base.stored_objects import new_controller_ref, uid_of
 
 #: Metadata that the API server assigns to each object.
 _SERVER_ASSIGNED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
@@ -33,13 +36,19 @@ _SERVER_ASSIGNED = ("uid", "resourceVersion", "generation", "creationTimestamp",
 _CREATED_FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "Node", "ServiceAccount")
 #: Kinds that restrict the creation of others.
 _CREATED_LAST = ("LimitRange", "ResourceQuota")
+#: The label of a ControllerRevision with the hash of its template, by the kind of its owner.
+_HASH_LABELS = {"DaemonSet": REVISION_LABEL, "StatefulSet": "controller.kubernetes.io/hash"}
 
 
 class LoadResult(NamedTuple):
-    """How many objects of each kind were created, and how many were skipped: finished, deleted, or not served here."""
+    """How many objects of each kind were created, and how many were skipped: finished, deleted, or not served here.
+
+    ``left_out`` are the messages about custom resource definitions that are invalid here.
+    """
 
     created: dict[str, int]
     skipped: dict[str, int]
+    left_out: tuple[str, ...] = ()
 
 
 def load(registry: Registry, content: bytes, *, subject: str) -> LoadResult:
@@ -95,12 +104,14 @@ class _Loader:
         #: The new uid of each created object by its uid in the dump.
         self._uids: dict[str, str] = {}
         self._result = LoadResult({}, {})
+        self._left_out: list[str] = []
 
     def load(self, objects: list[Object]) -> LoadResult:
         decoded = [pair for document in objects if (pair := self._decode(document)) is not None]
         self._create_all([pair for pair in decoded if pair[0].name not in _CREATED_LAST])
         self._create_all([pair for pair in decoded if pair[0].name in _CREATED_LAST])
-        return self._result
+        self._keep_revisions(decoded)
+        return self._result._replace(left_out=tuple(self._left_out))
 
     def _create_all(self, remaining: list[tuple[Kind, Object]]) -> None:
         """Create objects, each after its owners. Raises InputError."""
@@ -118,7 +129,9 @@ class _Loader:
                 metadata = {field: value for field, value in new["metadata"].items() if field not in _SERVER_ASSIGNED}
                 owners = metadata.pop("ownerReferences", None) or ()
                 references = [
-                    {**owner, "uid": self._uids[owner["uid"]]} for owner in owners if owner.get("uid") in self._uids
+                    {**owner, "uid": new_owner}
+                    for owner in owners
+                    if (new_owner := self._uids.get(owner.get("uid", "")))
                 ]
                 if references:
                     metadata["ownerReferences"] = references
@@ -127,6 +140,44 @@ class _Loader:
                     self._uids[uid] = new_uid
             created = {id(new) for _, new in ready}
             remaining = [pair for pair in remaining if id(pair[1]) not in created]
+
+    def _keep_revisions(self, decoded: list[tuple[Kind, Object]]) -> None:
+        """Have the pods of DaemonSets and StatefulSets be of the revision that they were of.
+
+        The revision of the current template gets the template as it is stored here, where defaults may differ, and is
+        created if the dump lacks it.
+        """
+        dependents: dict[str, list[tuple[Kind, Object]]] = {}
+        for kind, new in decoded:
+            for uid in _owner_uids(new):
+                dependents.setdefault(uid, []).append((kind, new))
+        for kind, new in decoded:
+            if kind.name not in _HASH_LABELS or not (uid := new["metadata"].get("uid")):
+                continue
+            owned = dependents.get(uid, [])
+            revisions = [each for of_kind, each in owned if of_kind.name == "ControllerRevision"]
+            name = _current_revision(kind, new, revisions, [each for of_kind, each in owned if of_kind.name == "Pod"])
+            if name:
+                self._put_revision(kind, new, name, {each["metadata"]["name"]: each for each in revisions})
+
+    def _put_revision(self, kind: Kind, owner: Object, name: str, dumped: dict[str, Object]) -> None:
+        registry = self._registry
+        of_revisions = registry.scheme["controllerrevisions.apps"]
+        namespace, owner_name = owner["metadata"].get("namespace") or "default", owner["metadata"]["name"]
+        stored = kind.decode(registry.get(kind, namespace, owner_name))
+        data = revision_data(stored)
+        if name in dumped:
+            registry.update(of_revisions, namespace, name, lambda old: {**old, "data": data})
+            return
+        labels = dict(stored["spec"]["template"].get("metadata", {}).get("labels") or {})
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "labels": {**labels, _HASH_LABELS[kind.name]: name.removeprefix(f"{owner_name}-")},
+            "ownerReferences": [new_controller_ref(kind, stored)],
+        }
+        number = max([each.get("revision", 0) for each in dumped.values()], default=0) + 1
+        self._create(of_revisions, {"metadata": metadata, "data": data, "revision": number})
 
     def _decode(self, new: Object) -> tuple[Kind, Object] | None:
         """The object read by its kind's schema; None if it is skipped. Raises InputError."""
@@ -151,7 +202,10 @@ class _Loader:
         return kind, decoded
 
     def _create(self, kind: Kind, new: Object) -> str:
-        """Create an object unless it exists, as the system objects do. Returns its uid. Raises InputError."""
+        """Create an object unless it exists, as the system objects do. Raises InputError.
+
+        Returns its uid, "" for a custom resource definition that is left out.
+        """
         new.pop("kind", None)
         new.pop("apiVersion", None)
         namespace = new["metadata"].get("namespace") or "default"
@@ -185,6 +239,9 @@ class _Loader:
                     (new["spec"].get("claimRef") or {}).pop("uid", None)
                 stored = self._registry.create(kind, namespace, new)
             except statuses.StatusError as refused:
+                if kind.name == "CustomResourceDefinition":
+                    self._left_out.append(refused.message)
+                    return ""
                 raise InputError(self._subject, f"{_describe(kind, new)}: {refused.message}") from None
             _count(self._result.created, kind.name)
         return uid_of(stored)
@@ -193,6 +250,24 @@ class _Loader:
         kind = self._registry.scheme[resource]
         if self._registry.store.collection(kind.storage).get(kind.key(namespace, new["metadata"]["name"])) is None:
             self._registry.create(kind, namespace, kind.struct.read(new, []))
+
+
+def _current_revision(kind: Kind, owner: Object, revisions: list[Object], pods: list[Object]) -> str:
+    """The name of the ControllerRevision with the current template of a dumped owner, "" if it has none yet."""
+    status, generation = owner.get("status") or {}, owner["metadata"].get("generation")
+    if generation and status.get("observedGeneration", generation) != generation:
+        return ""
+    if name := status.get("updateRevision"):
+        return str(name)
+    if revisions:
+        newest: str = max(revisions, key=lambda revision: revision.get("revision", 0))["metadata"]["name"]
+        return newest
+    labels = Counter((pod["metadata"].get("labels") or {}).get(REVISION_LABEL, "") for pod in pods)
+    del labels[""]
+    if not labels:
+        return ""
+    most = labels.most_common(1)[0][0]
+    return most if kind.name == "StatefulSet" else f"{owner['metadata']['name']}-{most}"
 
 
 def _owner_uids(new: Object) -> list[str]:

@@ -191,6 +191,65 @@ def test_a_volume_stays_bound_to_its_claim() -> None:
     run_scenario(scenario)
 
 
+def test_an_invalid_custom_resource_definition_is_left_out_and_named(server: DevCluster) -> None:
+    names = {"plural": "rollouts", "kind": "Rollout"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "banana"}}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "rollouts.argoproj.io", "uid": "old"},
+        "spec": {"group": "argoproj.io", "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+    loaded = read(server, listed(definition, node("a")))
+    assert (loaded.created, loaded.skipped) == ({"Node": 1}, {})
+    (message,) = loaded.left_out
+    assert message.startswith('CustomResourceDefinition.apiextensions.k8s.io "rollouts.argoproj.io" is invalid: ')
+
+
+_APPS = "/apis/apps/v1/namespaces/default"
+
+
+@pytest.mark.parametrize("revisions", ["dumped", "dumped with other defaults", "not dumped"])
+def test_pods_of_daemon_sets_and_stateful_sets_stay_as_they_are(revisions: str) -> None:
+    items: list[dict[str, Any]] = []
+
+    async def dumped(cluster: Cluster) -> None:
+        daemon_spec = {name: part for name, part in workload("agent")["spec"].items() if name != "replicas"}
+        await cluster.post(f"{_APPS}/daemonsets", {"metadata": {"name": "agent"}, "spec": daemon_spec})
+        await cluster.post(f"{_APPS}/statefulsets", workload("db", serviceName="db"))
+        await cluster.pass_time(60)
+        for path in ("daemonsets", "statefulsets", "controllerrevisions"):
+            page = (await cluster.get(f"{_APPS}/{path}")).json
+            type_meta = {"apiVersion": "apps/v1", "kind": page["kind"].removesuffix("List")}
+            items.extend(type_meta | item for item in page["items"])
+        items.extend({"apiVersion": "v1", "kind": "Pod", **item} for item in await cluster.pods())
+
+    async def loaded(cluster: Cluster) -> None:
+        read(cluster.server, listed(*items))
+        before = {one["metadata"]["name"]: one["metadata"]["uid"] for one in await cluster.pods()}
+        assert len(before) == 4
+        await cluster.pass_time(120)
+        assert {one["metadata"]["name"]: one["metadata"]["uid"] for one in await cluster.pods()} == before
+        changed = {"spec": {"template": {"metadata": {"annotations": {"new": "yes"}}}}}
+        await cluster.patch(f"{_APPS}/daemonsets/agent", changed)
+        await cluster.pass_time(120)
+        after = {one["metadata"]["name"] for one in await cluster.pods()}
+        assert (len(after), len(after & before.keys())) == (4, 3), "a new template replaces pods"
+
+    run_scenario(dumped)
+    if revisions == "not dumped":
+        text = json.dumps(items)
+        for item in items:  # the hashes of another kube-controller-manager
+            if item["kind"] == "ControllerRevision":
+                text = text.replace(item["metadata"]["name"].rpartition("-")[2], f"{item['metadata']['name'][:2]}5c4b7")
+        items = [item for item in json.loads(text) if item["kind"] != "ControllerRevision"]
+    elif revisions == "dumped with other defaults":
+        for item in items:
+            if item["kind"] == "ControllerRevision":
+                item["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = None
+    run_scenario(loaded)
+
+
 async def test_metrics_are_skipped() -> None:
     server = DevCluster(kubelets=False, stages=NO_STAGES)
     metrics = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics", "metadata": {"name": "a"}}

@@ -6,7 +6,6 @@ a report of thousands of nodes and pods is read on a phone too.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -32,7 +31,7 @@ from kubestow_lab.comparison import tables
 from kubestow_lab.comparison.comparison import SimulationComparison
 from kubestow_lab.comparison.pod_differences import PodChange
 from kubestow_lab.comparison.thresholds import CheckedThreshold
-from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome, UnplacedGroup
+from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome, UnplacedGroup
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.simulation.simulation_result import NodeState, SimulationResult
 
@@ -88,12 +87,18 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
 
 
 def _headline_figures(result: SimulationResult) -> list[tuple[str, str]]:
-    states = Counter(outcome.state for outcome in result.outcomes)
-    placed = states[OutcomeState.RUNNING] + states[OutcomeState.COMPLETED]
+    def placed(origin: Origin, further: int = 0) -> str:
+        states = result.states(origin)
+        number = states[OutcomeState.RUNNING] + states[OutcomeState.COMPLETED]
+        return f"{number:,} of {states.total() + further:,}"
+
+    preempted = result.count(OutcomeState.PREEMPTED)
     return [
-        ("pods placed", f"{placed:,} of {len(result.outcomes):,}"),
-        ("pods pending", f"{states[OutcomeState.PENDING]:,}"),
-        ("pods preempted", f"{states[OutcomeState.PREEMPTED]:,}"),
+        ("pods placed", placed(Origin.WORKLOAD, result.refused_count)),
+        ("pods pending", f"{result.count(OutcomeState.PENDING):,}"),
+        *([("pods refused", f"{result.refused_count:,}")] if result.refused else []),
+        ("pods preempted", f"{preempted:,}"),
+        *([("replacements of these placed", placed(Origin.REPLACEMENT))] if preempted else []),
         ("nodes in use at the end", f"{result.timeline[-1].nodes_used:,} of {len(result.nodes):,}"),
     ]
 

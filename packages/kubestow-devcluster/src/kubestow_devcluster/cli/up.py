@@ -32,6 +32,7 @@ from kubestow.cli.embedded import (
     run_in_process,
     scheduler_process,
 )
+from kubestow.cli.inputs import parse_gates, plugin_option
 from kubestow.errors import InputError
 from kubestow.files import MAX_DUMP, read_file
 from kubestow_devcluster.cli.apiserver import ServerOptions, read_stages_option, server_options, serving, stages_option
@@ -61,9 +62,7 @@ _DASHBOARD = "/dashboard"
     help="Initial objects, in YAML or JSON: nodes, or the output of kubectl get -o json.",
 )
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration file.")
-@click.option(
-    "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register; can be repeated."
-)
+@plugin_option
 @click.option("--feature-gates", default="", help="Feature gates, as Name=true,Other=false.")
 @click.option("--seed", type=int, help="Seed for the choice between nodes with equal scores. Default: random.")
 @click.option(
@@ -220,7 +219,6 @@ def _create_server(
     options: ServerOptions, security: SecureServing, cluster: _ClusterOptions, dashboard: Path | None
 ) -> DevCluster:
     """The cluster with its initial objects, or the one that is resumed. ``dashboard`` is the scheduler's socket."""
-    from kubestow.cli.inputs import parse_gates
     from kubestow_devcluster.apiserver.server.http_handler import ForwardedPaths
     from kubestow_devcluster.cluster import ControllerManagerOptions
 
@@ -296,6 +294,8 @@ def _load(server: DevCluster, path: Path) -> None:
     content = read_file(path, limit=MAX_DUMP)
     loaded = load(server.registry, content, subject=str(path))
     click.echo(f"{path}: {_format_counts(loaded.created)}")
+    for message in loaded.left_out:
+        click.echo(f"{path}: left out: {message}", err=True)
     if loaded.skipped:
         click.echo(
             f"{path}: skipped {_format_counts(loaded.skipped)} (kind not served, terminated or being deleted)", err=True

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import msgspec
 
 from kubestow.rules.owners import template_hash
-from kubestow.rules.workloads import pod_from_template
+from kubestow.rules.workloads import pod_from_template, revision_data
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.registry import DeleteOptions, Registry
@@ -455,9 +455,7 @@ class ControllerRevisionHistory:
     def sync(self, owner: Object) -> list[Object]:
         """Ensure that the newest revision is the current template's. Returns all revisions, oldest first."""
         revisions = self._claim_revisions(owner)
-        patch = {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
-        # Clients compare the stored bytes, so keys are sorted as in Go's encoding of maps.
-        data = msgspec.json.decode(msgspec.json.encode(patch, order="sorted"))
+        data = revision_data(owner)
         equal = [revision for revision in revisions if revision["data"] == data]
         if equal and equal[-1] is revisions[-1]:
             return revisions

@@ -1,7 +1,8 @@
 """The pod template of a capacity report: cluster-capacity's defaults, validation and requirements.
 
-The template gets the few defaults that cluster-capacity sets and no other; the API server's validation then refuses
-what a pod may not lack. Problems are spelled like ``Required value: spec.containers[0].imagePullPolicy``.
+A template for cluster-capacity gets the few defaults that this program sets and no other; the API server's validation
+then refuses what a pod may not lack. Problems are spelled like ``Required value: spec.containers[0].imagePullPolicy``.
+Other templates are completed first, as the API server and admission would complete the pod.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kubestow.api.core import Pod
 from kubestow.api.formats import quantity
 from kubestow.api.formats.canonical_quantity import canonical, total
 from kubestow.api.formats.names import dns1123_label_errors, dns1123_subdomain_errors, is_extended_resource
-from kubestow.api.meta import convert
+from kubestow.api.meta import convert, without_nulls
 from kubestow.engine.input.admission import Admission
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
 
@@ -35,12 +36,17 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute", "")
 class PodTemplate:
     """A pod whose instances are placed. ``manifest`` has the defaults and quantities in canonical form."""
 
-    def __init__(self, manifest: Mapping[str, Any], subject: str) -> None:
-        """Raises InputError, naming the file ``subject``, with every problem that validation finds."""
+    def __init__(self, manifest: Mapping[str, Any], subject: str, admission: Admission | None = None) -> None:
+        """With ``admission``, the pod is completed by the API server's defaults and by it.
+
+        Raises InputError, naming the file ``subject``, with every problem that validation finds.
+        """
         try:
-            self.manifest = _with_defaults(manifest)
+            self.manifest = _with_defaults(manifest if admission is None else _completed(manifest, admission))
             spec = self.manifest["spec"]
             problems = list(_problems(self.manifest))
+        except InvalidObject as error:
+            raise InputError(subject, str(error)) from None
         except (AttributeError, TypeError, KeyError) as error:
             raise InputError(subject, f"not a pod: {type(error).__name__}: {error}") from None
         if problems:
@@ -100,6 +106,27 @@ class PodTemplate:
             },
             "nodeSelectors": self.manifest["spec"].get("nodeSelector") or None,
         }
+
+
+_LATEST = "latest"
+
+
+def _completed(manifest: Mapping[str, Any], admission: Admission) -> Object:
+    """The manifest of a pod as the API server stores it. Raises InvalidObject for one that it refuses."""
+    pod: Object = without_nulls(msgspec.json.decode(msgspec.json.encode(manifest)))
+    metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+    convert(Pod, pod)  # names the field of a wrong type
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        tag = str(container.get("image") or "").rpartition("/")[2].partition("@")[0].partition(":")[2] or _LATEST
+        pinned = "@" in str(container.get("image") or "") or tag != _LATEST
+        container.setdefault("imagePullPolicy", "IfNotPresent" if pinned else "Always")
+        container.setdefault("terminationMessagePolicy", "File")
+    namespace = metadata.get("namespace") or "default"
+    admission.admit(pod, namespace)
+    if refusal := admission.limit_range_refusal(pod["spec"], namespace):
+        raise InvalidObject(f'pods "{metadata.get("name", "")}" is forbidden: {refusal}')
+    return pod
 
 
 def _with_defaults(manifest: Mapping[str, Any]) -> Object:

@@ -11,17 +11,21 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from kubestow.cli.ending import DropIn
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, emulated_version_option
+from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, emulated_version_option, plugin_option
 from kubestow.cli.output import of_minor
 from kubestow.errors import InputError, KubestowError
 from kubestow.files import MAX_FILE, read_file, read_standard_input
 from kubestow.version import KUBERNETES_VERSION, VERSION
+
+if TYPE_CHECKING:
+    from kubestow.engine.input.admission import Admission
+    from kubestow_lab.capacity.pod_template import PodTemplate
 
 _PARSE_ERROR = "Failed to parse pod spec file"
 _URL_TIMEOUT = 30.0
@@ -36,7 +40,7 @@ _TIES = "Among nodes with equal scores, choose at random or the first by name."
 @click.option(
     "--default-config", "--config", "config", type=click.Path(path_type=Path), help="Scheduler configuration."
 )
-@click.option("--plugin", "plugins", multiple=True, help="A plugin, as module:Class or file.py:Class.")
+@plugin_option
 @click.option("--feature-gates", "feature_gates", default="", help="Feature gates: Name=true,Other=false.")
 @emulated_version_option
 @click.option("--seed", default=0, show_default=True, help="Seed of the choice among nodes with equal scores.")
@@ -92,7 +96,6 @@ def capacity(
 
     if not any(podspecs):
         raise click.UsageError("Pod spec file is missing")
-    templates = [_template(podspec) for podspec in podspecs]
     options = CapacityOptions(
         max_limit=max_limit,
         excluded_nodes=frozenset(name for names in exclude_nodes for name in names.split(",")),
@@ -100,7 +103,10 @@ def capacity(
         ties=FirstByName() if ties == "name" else None,
         kinds=None if drop_in is None else COPIED_KINDS,
     )
+    manifests = [_manifest(podspec) for podspec in podspecs]
+    strict_templates = [_template(*each) for each in manifests] if drop_in is not None else []
     cluster = source.read(strict=strict)
+    templates = strict_templates or [_template(*each, cluster.admission) for each in manifests]
     scheduler = SchedulerInput(config, plugins, feature_gates, emulated_version).read(cluster)
     configuration, registry, gates = scheduler.read_configuration(), scheduler.registry(), scheduler.gates
     # The drop-in prints what cluster-capacity does.
@@ -132,17 +138,23 @@ def cluster_capacity() -> None:
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _template(podspec: str) -> Any:
-    """The pod template of a file or URL. Raises InputError."""
+def _manifest(podspec: str) -> tuple[str, Any]:
+    """A file or URL, and the manifest of the pod in it. Raises InputError."""
     from kubestow.engine.input.documents import Problems, parse_objects
-    from kubestow_lab.capacity.pod_template import PodTemplate
 
     found = list(parse_objects(_read(podspec), podspec, Problems(strict=True)))
     if len(found) != 1 or found[0].kind != "Pod":
         kinds = ", ".join(source.kind for source in found)
         raise InputError(_PARSE_ERROR, f"{podspec}: expected one Pod, got {kinds}")
+    return podspec, found[0].manifest
+
+
+def _template(podspec: str, manifest: Any, admission: Admission | None = None) -> PodTemplate:
+    """The pod template of a manifest, which admission completes. Raises InputError."""
+    from kubestow_lab.capacity.pod_template import PodTemplate
+
     try:
-        return PodTemplate(found[0].manifest, podspec)
+        return PodTemplate(manifest, podspec, admission)
     except InputError as error:
         raise InputError(_PARSE_ERROR, error.problem) from None
 

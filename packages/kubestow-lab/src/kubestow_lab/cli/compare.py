@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.inputs import SchedulerInput
+from kubestow.cli.inputs import SchedulerInput, plugin_option
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
 from kubestow.errors import InputError
 from kubestow.rules.minors import NOT_COMPARED
-from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
+from kubestow_lab.cli.simulation_inputs import (
+    SimulationInput,
+    WorkloadInput,
+    print_remarks,
+    report_plugin_failures,
+    simulation_options,
+    workload_options,
+)
 
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
@@ -25,9 +32,21 @@ _PER_SIDE = "Given twice, of the baseline and of the candidate."
 @click.command()
 @workload_options
 @click.option("--config", "configs", multiple=True, help=f"KubeSchedulerConfiguration; '' is the default. {_PER_SIDE}")
-@click.option("--plugin", "plugins", multiple=True, help="A plugin of both, as module:Class or file.py:Class.")
-@click.option("--baseline-plugin", "baseline_plugins", multiple=True, help="A plugin of the baseline only.")
-@click.option("--candidate-plugin", "candidate_plugins", multiple=True, help="A plugin of the candidate only.")
+@plugin_option
+@click.option(
+    "--baseline-plugin",
+    "baseline_plugins",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="Plugin of the baseline only; can be repeated.",
+)
+@click.option(
+    "--candidate-plugin",
+    "candidate_plugins",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="Plugin of the candidate only; can be repeated.",
+)
 @click.option("--feature-gates", "gates", multiple=True, help=f"Feature gates: Name=true,Other=false. {_PER_SIDE}")
 @click.option(
     "--emulated-version",
@@ -109,15 +128,17 @@ def compare(
             progress=lambda progress: show(progress.pods, progress.total),
         )
     for side in (found.baseline, found.candidate):
-        for remark in side.result.remarks:
-            click.echo(f"remark: {side.name}: {remark}", err=True)
+        print_remarks(side.result.remarks, side.name)
     checked = found.check(parsed)
     for form, target in outputs:
         _write(form, target, found, checked)
     crossed = [each for each in checked if each.crossed]
     for each in crossed:
         click.echo(f"kubestow: threshold crossed: {crossed_text(each)}", err=True)
-    return 1 if crossed else 0
+    failed = [
+        report_plugin_failures(side.result.plugin_failures, side.name) for side in (found.baseline, found.candidate)
+    ]
+    return int(bool(crossed) or any(failed))
 
 
 # -- what to compare -------------------------------------------------------------------------------------------------

@@ -10,7 +10,14 @@ import click
 
 from kubestow.cli.inputs import SchedulerInput, scheduler_options
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar, report_written
-from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
+from kubestow_lab.cli.simulation_inputs import (
+    SimulationInput,
+    WorkloadInput,
+    print_remarks,
+    report_plugin_failures,
+    simulation_options,
+    workload_options,
+)
 
 if TYPE_CHECKING:
     from kubestow_lab.simulation.simulation import Simulation
@@ -77,15 +84,16 @@ def simulate(
 
         options = OptimumOptions(cost_model or "cpu-mem", optimal_limit or 5.0, simulated.options.seed)
         result = replace(result, gap=find_optimum(simulated, result, options))
-    for remark in result.remarks:
-        click.echo(f"remark: {remark}", err=True)
+    print_remarks(result.remarks)
     for form, target in outputs:
         _write(form, target, result, simulated)
-    pending = result.count(OutcomeState.PENDING)
-    if max_pending is not None and pending > max_pending:
-        click.echo(f"kubestow: {pending} pods are pending, more than --max-pending={max_pending}", err=True)
+    failed = report_plugin_failures(result.plugin_failures)
+    pending, refused = result.count(OutcomeState.PENDING), result.refused_count
+    if max_pending is not None and pending + refused > max_pending:
+        also = f" and {refused:,} refused" if refused else ""
+        click.echo(f"kubestow: {pending:,} pods are pending{also}, more than --max-pending={max_pending}", err=True)
         return 1
-    return 0
+    return int(failed)
 
 
 def _write(form: str, target: str, result: SimulationResult, simulation: Simulation) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from kubestow.cli.output import print_input
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow_lab.simulation.arrivals import Arrivals
+    from kubestow_lab.simulation.plugin_failures import PluginFailure
     from kubestow_lab.simulation.simulation import SimulationOptions
 
 
@@ -66,6 +67,23 @@ workload_options = grouped_options(
 )
 
 
+def print_remarks(remarks: Iterable[str], simulation: str = "") -> None:
+    """Print the remarks about a simulation, which can have a name, on standard error."""
+    from kubestow.reports.text import printable
+
+    for remark in remarks:
+        click.echo(printable(": ".join(filter(None, ("remark", simulation, remark)))), err=True)
+
+
+def report_plugin_failures(failures: Sequence[PluginFailure], simulation: str = "") -> bool:
+    """Print on standard error which plugins failed how often in a simulation; whether any did."""
+    from kubestow.reports.text import printable
+
+    for failure in failures:
+        click.echo(printable(": ".join(filter(None, ("kubestow", simulation, str(failure))))), err=True)
+    return bool(failures)
+
+
 @dataclass(frozen=True, slots=True)
 class SimulationInput:
     """The options of a simulation, as :class:`~kubestow_lab.simulation.simulation.SimulationOptions` has them."""
@@ -74,12 +92,15 @@ class SimulationInput:
     ties: str
     departures: bool
     until: float | None
+    measurements: Path | None
 
     def options(self) -> SimulationOptions:
-        """The options, with the defaults of all that have no option on the command line."""
+        """The options, with the defaults of all that have no option on the command line. Raises InputError."""
+        from kubestow_lab.simulation.node_metrics import Measurements
         from kubestow_lab.simulation.simulation import SimulationOptions
 
-        return SimulationOptions(**asdict(self))
+        measured = None if self.measurements is None else Measurements.load(self.measurements)
+        return SimulationOptions(**asdict(self) | {"measurements": measured})
 
 
 def simulation_options(*, departures: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -101,6 +122,11 @@ def simulation_options(*, departures: bool = True) -> Callable[[Callable[..., An
             ),
             click.option(
                 "--departures/--no-departures", default=departures, show_default=True, help="Whether pods end."
+            ),
+            click.option(
+                "--measurements",
+                type=click.Path(path_type=Path, dir_okay=False),
+                help="Metrics of nodes for plugins: what load-watcher answers, or a NodeMetricsList.",
             ),
             click.option("--until", type=click.FloatRange(min=0), help="End of the simulation, in virtual seconds."),
         ),

@@ -13,6 +13,7 @@ import click
 from kubestow.cli.command_group import CommandGroup
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
 from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_input, print_result, progress_bar
+from kubestow_lab.cli.simulation_inputs import print_remarks, report_plugin_failures
 
 if TYPE_CHECKING:
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
@@ -105,8 +106,8 @@ def add_nodes(
 ) -> int:
     """Say how many nodes to add until all pods fit, and the cheapest mix of several node pools.
 
-    The pods are the pending ones of the cluster and those of the workload. The exit status is 1 if no number of nodes
-    is enough.
+    The pods are the pending ones of the cluster and those of the workload. Pods that fit with no number of nodes are
+    named with their reasons, the answer is about the others, and the exit status is 1.
     """
     from kubestow_lab.simulation.arrivals import Arrivals
     from kubestow_lab.what_if.node_count import nodes_needed
@@ -118,21 +119,24 @@ def add_nodes(
     arrivals = Arrivals.load(*workloads, cluster=cluster, strict=strict) if workloads else Arrivals()
     if arrivals.summary.problems:
         print_input("workload", arrivals.summary)
+    print_remarks(arrivals.remarks)
     shapes = [pool for path in pools for pool in read_node_pools(path)]
     shapes += [pool_like(cluster, name) for name in likes]
     options = scheduler.read(cluster)
-    with progress_bar("searching", "mixes of nodes tried") as progress:
+    with progress_bar("searching", "decisions about pods") as progress:
         found = nodes_needed(cluster, arrivals, shapes, options, progress=progress)
     print_result(of_minor(found.document, options.gates.minor), found, output)
-    return int(found.mix is None)
+    return int(bool(found.never or arrivals.refused))
 
 
 def _report(removal: NodeRemoval, options: SchedulerOptions, output: str, max_pending: int | None) -> int:
     from kubestow_lab.what_if.pod_fates import Fate
 
+    print_remarks(removal.remarks)
     print_result(of_minor(removal.document, options.gates.minor), removal, output)
+    failed = report_plugin_failures(removal.plugin_failures)
     missing = removal.count(Fate.PENDING, Fate.LOST, Fate.BLOCKED)
     if max_pending is not None and missing > max_pending:
         click.echo(f"kubestow: {missing} pods do not come back, more than --max-pending={max_pending}", err=True)
         return 1
-    return 0
+    return int(failed)

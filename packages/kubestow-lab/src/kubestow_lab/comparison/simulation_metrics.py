@@ -122,7 +122,7 @@ def metrics_of(result: SimulationResult) -> dict[str, float]:
     outcomes, timeline = result.outcomes, result.timeline
     waits = [outcome.bound - outcome.arrived for outcome in outcomes if outcome.bound is not None]
     values: dict[str, float] = {
-        "pending": result.count(OutcomeState.PENDING),
+        "pending": result.count(OutcomeState.PENDING) + result.refused_count,
         "placed": result.count(OutcomeState.RUNNING) + result.count(OutcomeState.COMPLETED),
         "preempted": result.count(OutcomeState.PREEMPTED),
         "preemptions": result.run["preemptions"],

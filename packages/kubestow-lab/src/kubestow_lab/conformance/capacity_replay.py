@@ -37,14 +37,23 @@ _INVALID = "Failed to parse pod spec file: "
 
 @dataclass(frozen=True, slots=True)
 class _AsRecorded:
-    """Of the best nodes, that which the recording has first; others come last, by name."""
+    """Of the best nodes, the one that was recorded.
+
+    ``sequence`` has the nodes of all placements where they were recorded; ``before`` is the number of pods on nodes
+    before the first of these. Otherwise, of the best nodes, that which the recording has first; others come last, by
+    name.
+    """
 
     order: tuple[str, ...]
+    sequence: tuple[str, ...]
+    before: int
 
     def choose(self, cluster: ClusterCache, rows: NDArray[np.intp]) -> int:
         """The preferred row."""
         names = cluster.nodes.names
-        rank = {name: position for position, name in enumerate(self.order)}
+        placements = int(cluster.all_nodes().pod_count.sum()) - self.before
+        recorded = self.sequence[placements : placements + 1]
+        rank = {name: position for position, name in enumerate(self.order)} | dict.fromkeys(recorded, -1)
         return min(map(int, rows), key=lambda row: (rank.get(names[row], len(rank)), names[row]))
 
 
@@ -64,10 +73,14 @@ def _estimate(case: CapacityCase, registry: Registry) -> Capacity:
     gates = config.FeatureGates(minor=case.minor)
     configuration = configuration_of(case, registry, gates)
     order = tuple(name for name, _ in _recorded_nodes(case.expect))
+    cluster = _cluster(case)
+    nodes = {node.metadata.name for node in cluster.nodes} - case.excluded_nodes
+    before = sum(1 for pod in cluster.pods if pod.spec.node_name in nodes)
+    ties = _AsRecorded(order, tuple(_recorded_sequence(case.expect)), before)
     options = CapacityOptions(
-        max_limit=case.max_limit, excluded_nodes=case.excluded_nodes, ties=_AsRecorded(order), kinds=COPIED_KINDS
+        max_limit=case.max_limit, excluded_nodes=case.excluded_nodes, ties=ties, kinds=COPIED_KINDS
     )
-    return estimate(_cluster(case), template, configuration, registry=registry, gates=gates, options=options)
+    return estimate(cluster, template, configuration, registry=registry, gates=gates, options=options)
 
 
 def _cluster(case: CapacityCase) -> ClusterObjects:
@@ -107,7 +120,11 @@ def _compared(expect: Object, capacity: Capacity) -> Iterator[tuple[str, Any, An
         if stable["nodeOrder"]:
             yield "status.pods.replicasOnNodes.nodeName", [name for name, _ in recorded], [name for name, _ in placed]
     if stable["sequence"] and "sequence" in expect:
-        yield "sequence", [entry.partition("@")[2] for entry in expect["sequence"]], capacity.nodes
+        yield "sequence", _recorded_sequence(expect), capacity.nodes
+
+
+def _recorded_sequence(expect: Object) -> list[str]:
+    return [entry.partition("@")[2] for entry in expect.get("sequence") or ()]
 
 
 def _recorded_nodes(expect: Object) -> list[tuple[str, int]]:

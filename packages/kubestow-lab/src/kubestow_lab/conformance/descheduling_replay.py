@@ -53,7 +53,7 @@ def replay_descheduling(case: DescheduleCase) -> list[ReplayMismatch]:
         convert(_PLURALS[plural], manifest) for plural, objects in case.cluster.items() for manifest in objects
     )
     try:
-        policy = load_policy(case.policy, registry=registry)
+        policy = load_policy(case.policy, staged=True, registry=registry)
         policy = with_priority_thresholds(policy, snapshot.priority_classes)
     except ConfigurationError as error:
         expected = case.expect.get("error")

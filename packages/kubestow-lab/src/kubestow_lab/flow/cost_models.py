@@ -19,7 +19,7 @@ from kubestow_lab.flow.problem import NodeCosts
 
 Costs = NDArray[np.int64]
 
-_MIB = 2**20
+_GB = 10**9
 
 
 class CostModel(ABC):
@@ -30,6 +30,10 @@ class CostModel(ABC):
     preemption: int
     #: What moving a running pod costs, beside its new place.
     migration: int
+    #: The plugins whose scores are preferences that the model heeds, where a profile scores by them, and what it costs
+    #: to place a pod where such a plugin gives it the lowest score.
+    preferences: frozenset[str] = frozenset()
+    preference_cost = 0
 
     @abstractmethod
     def placement(self, pod: PodInfo, nodes: Nodes) -> Costs:
@@ -49,11 +53,17 @@ class CostModel(ABC):
 
 
 class CpuMem(CostModel):
-    """Poseidon's: spreads pods over nodes by the shares of CPU and memory that are requested."""
+    """Poseidon's: spreads pods over nodes by the shares of CPU and memory that are requested.
+
+    As in Poseidon, preferred node and pod affinity, PreferNoSchedule taints, and the balance of CPU and memory cost as
+    much as the shares: 1,000 each where they are worst.
+    """
 
     name = "cpu-mem"
     preemption = 50_000
     migration = 5_000
+    preferences = frozenset({"InterPodAffinity", "NodeAffinity", "NodeResourcesBalancedAllocation", "TaintToleration"})
+    preference_cost = 1_000
 
     #: A node that is requested entirely costs this much; more than ten times as much is not distinguished.
     _FULL, _MOST = 1_000, 10_000
@@ -99,18 +109,21 @@ class Octopus(CostModel):
 class Quincy(CostModel):
     """Quincy's: a pod goes where its data is, or waits until waiting costs more than fetching it.
 
-    The data of a pod are its container images. A node is preferred if it has a tenth of them or more.
+    The data of a pod are its container images. A node is preferred if it has a tenth of them or more. Quincy's unit of
+    data is the GB, so that costs are comparable with those of waiting: seconds.
     """
 
     name = "quincy"
     preemption = 100_000
     migration = 1_000
 
-    #: The cost of fetching a MiB, and the share of the data from which a node is preferred.
+    #: The cost of fetching a GB over the core switch, and the share of the data from which a node is preferred.
     _CORE, _PREFERRED = 2, 0.1
+    #: Costs are integers, so these are thousandths of Quincy's.
+    _SCALE = 1_000
 
     def placement(self, pod: PodInfo, nodes: Nodes) -> Costs:
-        """2 for each MiB of the pod's images that the node lacks; images that no node has count nowhere."""
+        """2,000 for each GB of the pod's images that the node lacks; images that no node has count nowhere."""
         local = np.zeros(len(nodes), np.int64)
         total = 0
         for container in (*pod.spec.init_containers, *pod.spec.containers):
@@ -120,19 +133,19 @@ class Quincy(CostModel):
                 total += size
                 local += present * np.int64(size)
         local[local < self._PREFERRED * total] = 0
-        return self._CORE * ((total - local) // _MIB)
+        return self._CORE * self._SCALE * (total - local) // _GB
 
     def nodes(self, nodes: Nodes) -> NodeCosts:
         """None: data alone decides."""
         return NodeCosts(np.zeros(len(nodes), np.int64))
 
     def unscheduled(self, seconds: float) -> int:
-        """A half for each second, from 1 on."""
-        return 1 + int(seconds / 2)
+        """500 for each second, from 1 on."""
+        return 1 + int(seconds * self._SCALE / 2)
 
     def continuation(self, placement: int, seconds: float) -> int:
         """The data has been fetched; what it cost is forgotten as the pod runs."""
-        return max(0, placement - int(seconds / 2))
+        return max(0, placement - int(seconds * self._SCALE / 2))
 
 
 COST_MODELS: dict[str, type[CostModel]] = {model.name: model for model in (CpuMem, Octopus, Quincy)}

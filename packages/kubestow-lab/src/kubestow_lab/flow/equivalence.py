@@ -16,6 +16,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.feasibility import Feasibility
+from kubestow.framework.interface import MAX_SCORE
 from kubestow.framework.profile import Profile
 from kubestow.plugins.node_ports import NodePorts
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
@@ -115,13 +116,18 @@ def formulate(
         pod, profile = members[0], profiles[name]
         found = profile.evaluations.of(pod).find_feasible(pod)
         if relaxed:
-            feasible = _relaxed(found, len(nodes))
+            feasible = passes_without_pods(found)
         else:
             feasible = np.zeros(len(nodes), np.bool_)
             feasible[found.rows] = True
         if not found.filters.is_node_local:
             interacting.update(member.uid for member in members)
         costs = cost_model.placement(pod, nodes)
+        if cost_model.preferences and feasible.any():
+            rows_allowed = np.flatnonzero(feasible)
+            for score in profile.evaluations.of(pod).score_by_plugin(pod, rows_allowed):
+                if score.plugin in cost_model.preferences and score.weight > 0:
+                    costs[rows_allowed] += cost_model.preference_cost * (MAX_SCORE - score.normalized) // MAX_SCORE
         fit = _fit(profile)
         requests = dict(fit.checked_requests(pod.shape.requests)) if fit is not None else {}
         filters_ports = any(isinstance(plugin, NodePorts) for plugin in profile.runtime.plugins.filter)
@@ -154,19 +160,19 @@ def formulate(
     return Formulation(problem, [members for *_, members in rows], frozenset(interacting))
 
 
-def _relaxed(found: Feasibility, total: int) -> Mask:
-    """The nodes that pass the filters that read nothing but the node and its pods, bool."""
+def passes_without_pods(found: Feasibility) -> Mask:
+    """The nodes that pass the filters that no pod on any node influences, bool; none if PreFilter rejects the pod."""
     candidates = None if found.tried_nominated_node_only else found.candidates
     if candidates is None:
-        return np.zeros(total, np.bool_)
-    local = {
+        return np.zeros(len(found.passing), np.bool_)
+    static = {
         results.plugin.name
         for results in found.filters.active
         if (reads := results.invalidation_mask) is not None and not reads.all_bits & POD_BITS
     }
     mask = candidates.copy()
     for result in found.filter_results():
-        if result.plugin in local:
+        if result.plugin in static:
             mask &= ~result.rejects
     return mask
 

@@ -7,6 +7,10 @@ A unit of flow is a pod, whatever it requests, so a flow knows nothing of sums o
 flow within them all the same. The arc from a class to a node takes the copies that fit on the node alone. The arcs from
 a node to the sink take as many pods as fit even if each requests, of every resource, the most that any class on that
 node does. That wastes room where large and small pods meet: what is left waits for the next round.
+
+Each further pod on a node costs more than the one before. Every pod has an arc of its own, the cheapest first: few at
+first, and twice as many on the nodes that used all of theirs, until none did. That is the cheapest flow of all, because
+a limit that does not bind the cheapest one under it does not change it.
 """
 
 from __future__ import annotations
@@ -23,8 +27,8 @@ from kubestow_lab.flow.problem import FlowProblem, NodeCosts
 
 Amounts = NDArray[np.int64]
 
-#: The first pods of a node have an arc each; from then on arcs take twice as many each time, at their mean cost.
-_SINGLE_ARCS = 8
+#: How many arcs to the sink a node has at first, if its further pods cost more each.
+_FIRST_ARCS = 8
 
 
 def solve_flow(problem: FlowProblem, slots: Amounts | None = None) -> Amounts:
@@ -35,9 +39,22 @@ def solve_flow(problem: FlowProblem, slots: Amounts | None = None) -> Amounts:
     """
     if not problem.classes or not problem.nodes:
         return np.zeros((len(problem.classes), len(problem.nodes)), np.int64)
-    counts = problem.counts
     if slots is None:
         slots = safe_slots(problem)
+    if not problem.node_costs.step:
+        return _solve(problem, slots)
+    offered = np.minimum(slots, _FIRST_ARCS)
+    while True:
+        solution = _solve(problem, offered)
+        used_up = (solution.sum(axis=0) == offered) & (offered < slots)
+        if not used_up.any():
+            return solution
+        offered = np.where(used_up, np.minimum(slots, 2 * offered), offered)
+
+
+def _solve(problem: FlowProblem, slots: Amounts) -> Amounts:
+    """The cheapest placement with so many pods on each node at most."""
+    counts = problem.counts
     capacity = np.minimum(problem.capacity, slots)
     rows, columns = np.nonzero(capacity)
     arcs = _Arcs(nodes=len(problem.classes) * 2 + len(problem.nodes) + 1)
@@ -97,15 +114,13 @@ def flow_bound(problem: FlowProblem, priority: int) -> int:
 
 def _steps(costs: NodeCosts, slots: Amounts, most: int) -> list[tuple[Amounts, Amounts, Amounts]]:
     """The arcs from nodes to the sink, cheapest first: numbers of the nodes, capacities and costs, int64."""
+    if not costs.step:
+        nodes = np.flatnonzero(slots)
+        return [(nodes, np.minimum(slots[nodes], most), costs.first[nodes])]
     steps: list[tuple[Amounts, Amounts, Amounts]] = []
-    taken, width = 0, 1 if costs.step else most
-    while (nodes := np.flatnonzero(slots > taken)).size and taken < most:
-        widths = np.minimum(slots[nodes] - taken, width)
-        mean = costs.step * (2 * taken + widths - 1) // 2
-        steps.append((nodes, widths, costs.first[nodes] + mean))
-        taken += width
-        if taken >= _SINGLE_ARCS:
-            width *= 2
+    for taken in range(min(most, int(slots.max(initial=0)))):
+        nodes = np.flatnonzero(slots > taken)
+        steps.append((nodes, np.ones(len(nodes), np.int64), costs.first[nodes] + costs.step * taken))
     return steps
 
 

@@ -14,7 +14,7 @@ from kubestow.api.core import Node, Pod, PodResourceClaimStatus
 from kubestow.api.formats.duration import Duration
 from kubestow.api.meta import ObjectMeta, convert, decode, without_nulls
 from kubestow.engine.input import kinds
-from kubestow.engine.input.admission import Admission
+from kubestow.engine.input.admission import Admission, Refusals
 from kubestow.engine.input.cluster_objects import ClusterObjects, InputSummary
 from kubestow.engine.input.documents import Problems, SourceObject, read_objects
 from kubestow.engine.input.object_defaults import with_default_class
@@ -27,6 +27,8 @@ from kubestow_lab.workloads import gpu, openb, openb_shapes
 from kubestow_lab.workloads.gpu import PodShape
 from kubestow_lab.workloads.workload import DURATION, Object
 
+#: More names than this are not in a remark.
+_NAMED = 8
 #: Pod annotation with the time of its arrival, such as ``"90s"``; pods without it arrive at the start.
 ARRIVAL = "kubestow.dev/arrival"
 
@@ -35,20 +37,35 @@ ARRIVAL = "kubestow.dev/arrival"
 class Arrival:
     """A pod that arrives at ``time`` and runs for ``duration`` once it is bound; seconds, None for ever.
 
-    ``manifest`` has all fields of the pod but its name; copies share it.
+    ``manifest`` has all fields of the pod but its name; copies share it. ``is_replacement``: it was created for a pod
+    that was evicted.
     """
 
     pod: Pod
     time: float
     duration: float | None
     manifest: Object
+    is_replacement: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPods:
+    """Pods of a workload, such as ``Deployment default/web``, that are invalid or that admission refuses, and why."""
+
+    owner: str
+    count: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.owner}: {self.count:,} pods refused: {self.message}"
 
 
 @dataclass(slots=True)
 class Arrivals:
     """Pods in the order in which they arrive, and other objects that exist from the start.
 
-    ``custom_resources`` are the objects that plugins may read, as those of a cluster.
+    ``custom_resources`` are the objects that plugins may read, as those of a cluster. ``refused`` are pods that the API
+    server would not create. ``not_expanded`` are workloads of kinds whose controllers are not known here.
     """
 
     pods: list[Arrival] = field(default_factory=list)
@@ -56,6 +73,20 @@ class Arrivals:
     custom_resources: list[SourceObject] = field(default_factory=list)
     summary: InputSummary = field(default_factory=InputSummary)
     attribution: str = ""
+    refused: list[RefusedPods] = field(default_factory=list)
+    not_expanded: list[str] = field(default_factory=list)
+
+    @property
+    def remarks(self) -> Iterator[str]:
+        """What pods the workload lacks, for people."""
+        if self.not_expanded:
+            names = ", ".join(self.not_expanded[:_NAMED]) + (", …" if len(self.not_expanded) > _NAMED else "")
+            yield f"{len(self.not_expanded):,} workloads were not expanded into pods: {names}"
+
+    @property
+    def refused_count(self) -> int:
+        """How many pods are refused."""
+        return sum(each.count for each in self.refused)
 
     @classmethod
     def load(cls, *paths: str | Path, cluster: ClusterObjects, strict: bool = False) -> Arrivals:
@@ -71,7 +102,8 @@ class Arrivals:
             arrivals = _Loader(cluster, problems).load(list(read_objects(paths, problems)))
         arrivals.summary.problems = tuple(problems)
         if not arrivals.pods and not problems:
-            raise InputError(", ".join(map(str, paths)), "has no pods, expected pods or workload controllers")
+            problem = "; ".join(("has no pods, expected pods or workload controllers", *arrivals.remarks))
+            raise InputError(", ".join(map(str, paths)), problem)
         return arrivals
 
     def __repr__(self) -> str:
@@ -85,6 +117,17 @@ class _Named(msgspec.Struct):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class _CountedSpec(msgspec.Struct, frozen=True):
+    replicas: int | None = None
+    parallelism: int | None = None
+
+
+class _Counted(msgspec.Struct):
+    """A workload with a number of pods."""
+
+    spec: _CountedSpec = _CountedSpec()
+
+
 class _Loader:
     """Expands and admits the objects of one workload."""
 
@@ -94,6 +137,7 @@ class _Loader:
         self._names = {(pod.metadata.namespace, pod.metadata.name) for pod in cluster.pods}
         self._known = {(type(o), o.metadata.namespace, o.metadata.name) for o in cluster.objects}
         self._node_manifests: list[Object] | None = None
+        self._refusals = Refusals(cluster.admission, cluster.pods)
 
     def load(self, sources: Sequence[SourceObject]) -> Arrivals:
         for source in sources:
@@ -134,6 +178,8 @@ class _Loader:
         elif kinds.is_custom(source):
             self._arrivals.custom_resources.append(source)
             self._arrivals.summary.custom[source.kind] += 1
+            if _has_pod_template(source.manifest.get("spec")):
+                self._arrivals.not_expanded.append(_owner(source))
         else:
             self._arrivals.summary.ignored[source.kind] += 1
 
@@ -141,10 +187,14 @@ class _Loader:
         """Load one manifest; whatever is wrong with its structure is a problem of this object alone."""
         try:
             load(without_nulls(source.manifest), source)
+            return
         except InvalidObject as error:
-            self._report(source, f"invalid {source.kind}: {error}")
+            problem = f"invalid {source.kind}: {error}"
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            self._report(source, f"invalid {source.kind}: {type(error).__name__}: {error}")
+            problem = f"invalid {source.kind}: {type(error).__name__}: {error}"
+        self._report(source, problem)
+        if kinds.type_of(source) not in kinds.ADMISSION_KINDS:
+            self._arrivals.refused.append(RefusedPods(_owner(source), _pod_count(source), problem))
 
     def _add_to_admission(self, manifest: Object, source: SourceObject) -> None:
         self._cluster.admission.add(source.kind, manifest)
@@ -173,6 +223,7 @@ class _Loader:
         pod = convert(Pod, manifest)
         for obj in expansion.objects:
             self._put_manifest(obj, source)
+        refused: dict[str, list[str]] = {}
         annotations = manifest["metadata"].get("annotations") or {}
         time, duration = _seconds(annotations, ARRIVAL), _seconds(annotations, DURATION)
         for replica in expansion.replicas:
@@ -181,9 +232,16 @@ class _Loader:
             if key in self._names:
                 self._report(source, f"Pod {'/'.join(key)} exists already")
                 continue
+            if refusal := self._refusals.refusal(manifest, namespace):
+                refused.setdefault(refusal, []).append(replica.name)
+                continue
             self._names.add(key)
             named = self._with_claims(named, manifest, source)
             self._arrivals.pods.append(Arrival(named, time or 0.0, duration, manifest))
+        for refusal, names in refused.items():
+            message = f'pods "{names[0]}" is forbidden: {refusal}'
+            self._arrivals.refused.append(RefusedPods(_owner(source), len(names), message))
+            self._report(source, str(self._arrivals.refused[-1]))
 
     def _with_claims(self, pod: Pod, manifest: Object, source: SourceObject) -> Pod:
         """The pod, after creating the claims of its ephemeral volumes and of its resource claim templates."""
@@ -259,6 +317,35 @@ def _controller_key(source: SourceObject) -> tuple[str, str, str] | None:
     except InvalidObject:
         return None  # which is reported when it is loaded
     return source.kind, metadata.namespace or "default", metadata.name
+
+
+def _has_pod_template(part: Any) -> bool:
+    """Whether a part of a custom resource has the spec of pods somewhere, as those of Rollouts and jobs do."""
+    if isinstance(part, Mapping):
+        spec = part.get("spec")
+        if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+            return True
+        return any(map(_has_pod_template, part.values()))
+    return isinstance(part, list) and any(map(_has_pod_template, part))
+
+
+def _owner(source: SourceObject) -> str:
+    """``Deployment default/web`` for a workload, as far as it can be decoded."""
+    try:
+        metadata = decode(_Named, source.raw).metadata
+    except InvalidObject:
+        return f"{source.kind} {source.place}".rstrip()
+    return f"{source.kind} {metadata.namespace or 'default'}/{metadata.name}"
+
+
+def _pod_count(source: SourceObject) -> int:
+    """How many pods an invalid workload asks for, 1 where it does not say."""
+    try:
+        spec = decode(_Counted, source.raw).spec
+    except InvalidObject:
+        return 1
+    count = spec.replicas if spec.replicas is not None else spec.parallelism
+    return 1 if count is None else max(0, count)
 
 
 def _named(pod: Pod, replica: Replica) -> Pod:

@@ -27,6 +27,17 @@ class OutcomeState(StrEnum):
     PREEMPTED = "Preempted"
 
 
+class Origin(StrEnum):
+    """Where a pod of a simulation comes from."""
+
+    #: It was to be placed: pending in the cluster, or of the workload.
+    WORKLOAD = "Workload"
+    #: It was created for a pod that was evicted.
+    REPLACEMENT = "Replacement"
+    #: It ran on its node before the simulation, and was evicted.
+    CLUSTER = "Cluster"
+
+
 @dataclass(slots=True)
 class PodOutcome:
     """What became of a pod. Times are in seconds since the start of the simulation, None if it did not happen.
@@ -46,6 +57,7 @@ class PodOutcome:
     ended: float | None = None
     attempts: int = 0
     message: str = ""
+    origin: Origin = Origin.WORKLOAD
 
     @property
     def key(self) -> str:
@@ -103,7 +115,8 @@ class OutcomeRecorder(Observer):
 
     def pod_arrived(self, arrival: Arrival) -> None:
         """A pod was created."""
-        self.outcomes[arrival.pod.metadata.uid] = outcome_of(arrival.pod, self._now())
+        origin = Origin.REPLACEMENT if arrival.is_replacement else Origin.WORKLOAD
+        self.outcomes[arrival.pod.metadata.uid] = outcome_of(arrival.pod, self._now(), origin)
         self.counts.pending += 1
         self._on_change()
 
@@ -119,7 +132,7 @@ class OutcomeRecorder(Observer):
         """A pod was evicted for one of higher priority; it may have been placed before the simulation."""
         outcome = self.outcomes.get(pod.metadata.uid)
         if outcome is None:
-            outcome = self.outcomes[pod.metadata.uid] = outcome_of(pod, 0.0)
+            outcome = self.outcomes[pod.metadata.uid] = outcome_of(pod, 0.0, Origin.CLUSTER)
         elif outcome.state is OutcomeState.PENDING:
             self.counts.pending -= 1
         outcome.state, outcome.node, outcome.ended = OutcomeState.PREEMPTED, pod.spec.node_name, self._now()
@@ -154,7 +167,7 @@ class OutcomeRecorder(Observer):
         )
 
 
-def outcome_of(pod: Pod, arrived: float) -> PodOutcome:
+def outcome_of(pod: Pod, arrived: float, origin: Origin = Origin.WORKLOAD) -> PodOutcome:
     """The outcome of a pod that has just arrived."""
     controller = pod.metadata.controller
     return PodOutcome(
@@ -163,4 +176,5 @@ def outcome_of(pod: Pod, arrived: float) -> PodOutcome:
         owner=f"{controller.kind}/{controller.name}" if controller else "",
         priority=pod.spec.priority or 0,
         arrived=arrived,
+        origin=origin,
     )

@@ -33,7 +33,7 @@ from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import Clock, ObjectReference
 from kubestow_lab.simulation.arrivals import Arrival
-from kubestow_lab.simulation.node_metrics import NODE_METRICS_PATH, node_metrics
+from kubestow_lab.simulation.node_metrics import NODE_METRICS_PATH, Measurements, node_metrics
 
 
 class ArrivalListener(Protocol):
@@ -53,9 +53,16 @@ class SimulatedCluster(MemoryAPI):
     """An API server in memory with controllers; its changes happen on the running event loop."""
 
     def __init__(
-        self, clock: Clock, listener: ArrivalListener, *, departures: bool = True, replaces: bool = True
+        self,
+        clock: Clock,
+        listener: ArrivalListener,
+        *,
+        departures: bool = True,
+        replaces: bool = True,
+        measurements: Measurements | None = None,
     ) -> None:
         super().__init__()
+        self._measurements = measurements
         self._clock, self._listener = clock, listener
         self._departures, self._replaces = departures, replaces
         self._volumes = VolumeController(self)
@@ -106,12 +113,13 @@ class SimulatedCluster(MemoryAPI):
         for claim in claims:
             self.put(claim)
         known = arrival or Arrival(evicted, 0.0, None, {})
-        self.arrive(replace(known, pod=created, time=self._clock.monotonic()))
+        self.arrive(replace(known, pod=created, time=self._clock.monotonic(), is_replacement=True))
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Serve the metrics of nodes; raises APIError for anything else."""
         if (method, path) == ("GET", NODE_METRICS_PATH):
-            return node_metrics(self.nodes(), self.pods(), self._clock.now())
+            measured = self._measurements and self._measurements.node_metrics(self._clock.now())
+            return measured or node_metrics(self.nodes(), self.pods(), self._clock.now())
         return await super().request(method, path, body)
 
     def put(self, obj: Any) -> str:

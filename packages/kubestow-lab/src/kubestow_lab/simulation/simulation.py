@@ -12,16 +12,18 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 from kubestow import config, gc_tuning
 from kubestow.api.core import Node, Pod
+from kubestow.client.http_json import STAND_IN
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
 from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating
-from kubestow.errors import InputError
+from kubestow.errors import InputError, Unreachable
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
 from kubestow.plugins.registry import find_pod_group_apis
@@ -31,7 +33,9 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
+from kubestow_lab.simulation.node_metrics import Measurements
 from kubestow_lab.simulation.outcomes import OutcomeRecorder, OutcomeState
+from kubestow_lab.simulation.plugin_failures import collect_failures
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 from kubestow_lab.simulation.simulation_result import Busiest, NodeState, SimulationResult
 from kubestow_lab.simulation.timeline import RequestedAmounts, Timeline, TypicalPods
@@ -54,7 +58,8 @@ class SimulationOptions:
     ``departures`` pods run for ever, without ``replacements`` evicted pods are not created anew.
     ``attempt_seconds`` is the virtual time that one scheduling attempt takes. ``unschedulable_timeout`` is the time, in
     seconds, after which a pod is tried again without an event (semantics 6.7); by default it never is, because nothing
-    has changed for it. ``samples`` is about how many samples the timeline has.
+    has changed for it. ``samples`` is about how many samples the timeline has. ``measurements`` are the metrics of
+    nodes for plugins that read some; without them, pods use what they request. No server of metrics is asked.
     """
 
     seed: int = 0
@@ -65,6 +70,7 @@ class SimulationOptions:
     attempt_seconds: float = 0.001
     unschedulable_timeout: float = math.inf
     samples: int = 100
+    measurements: Measurements | None = None
 
     def __post_init__(self) -> None:
         if self.ties not in ("random", "name"):
@@ -117,8 +123,9 @@ class Simulation:
         """
 
         def run() -> SimulationResult:
-            with gc_tuning.paused():
-                return virtual_time.run(_Run(self, progress).result())
+            with gc_tuning.paused(), collect_failures() as collected:
+                result = virtual_time.run(_Run(self, progress).result())
+            return replace(result, plugin_failures=collected.failures)
 
         if not _event_loop_runs():
             return run()
@@ -149,6 +156,8 @@ class _Run:
         self._pending = [Arrival(pod, 0.0, None, {}) for pod in simulation.cluster.pods if not pod.spec.node_name]
         self._last_change = 0.0
         self._decisions = 0
+        #: The servers that plugins wanted to ask, by URL.
+        self._unasked: dict[str, None] = {}
         self._scheduled = itertools.groupby(simulation.arrivals.pods, key=lambda arrival: arrival.time)
 
     async def result(self) -> SimulationResult:
@@ -162,8 +171,14 @@ class _Run:
             loop.time, after_attempt=self._attempted, on_change=self._changed
         )
         self._api = api = SimulatedCluster(
-            clock, recorder, departures=options.departures, replaces=options.replacements
+            clock,
+            recorder,
+            departures=options.departures,
+            replaces=options.replacements,
+            measurements=options.measurements,
         )
+        STAND_IN.set(self._stand_in)
+        self._clock = clock
         # Pending pods arrive once the scheduler runs.
         given, ties = self._simulation, FirstByName() if options.ties == "name" else None
         objects = in_load_order((*given.cluster.objects, *given.arrivals.objects))
@@ -219,6 +234,15 @@ class _Run:
         """A pod came or went."""
         self._last_change = now = self._loop.time()
         self._timeline.changed(now)
+
+    def _stand_in(self, url: str, path: str, query: Mapping[str, str]) -> Any:
+        """The answer of a server to a plugin. Raises Unreachable."""
+        measured = self._options.measurements
+        answer = None if measured is None else measured.answer(path, self._clock.now())
+        if answer is None:
+            self._unasked[url] = None
+            raise Unreachable(url, "not asked in a simulation")
+        return answer
 
     # -- driving ---------------------------------------------------------------------------------------------------
 
@@ -292,6 +316,7 @@ class _Run:
             },
             preemptions=tuple(self._recorder.preemptions),
             busiest=self._busiest(),
+            refused=tuple(self._simulation.arrivals.refused),
         )
 
     def _why_untried(self, uid: str) -> str:
@@ -333,6 +358,9 @@ class _Run:
         assert isinstance(configuration, config.KubeSchedulerConfiguration)
         if configuration.extenders:
             yield f"{len(configuration.extenders)} extenders of the configuration were not called"
+        yield from self._simulation.arrivals.remarks
+        for url in self._unasked:
+            yield f"{url} was not asked for measurements; a file can stand in for a load-watcher (--measurements)"
         if not settled:
             yield f"the scheduler was still busy {_MAX_IDLE:.0f} s after the last pod came or went"
         unreplaced = [o for o in self._recorder.outcomes.values() if o.state is OutcomeState.PREEMPTED and not o.owner]

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from kubestow.errors import InputError
 from kubestow.reports.model import Block, Paragraph, Table, amount_text
 from kubestow.reports.text import Displayed
-from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome, StartedPreemption, UnplacedGroup
+from kubestow_lab.simulation.arrivals import RefusedPods
+from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome, StartedPreemption, UnplacedGroup
+from kubestow_lab.simulation.plugin_failures import PluginFailure
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 from kubestow_lab.simulation.timeline import ClusterSample
 
@@ -54,7 +56,8 @@ class SimulationResult(Displayed):
     ``timeline`` has amounts for each of ``resources``; ``run`` has the seed, the virtual seconds, and numbers of
     attempts and preemptions, ``preemptions`` are in order. ``api`` holds the objects of the cluster at the end.
     ``busiest`` is about the sample with most pods, None if the cluster has as many at the end. ``gap`` is that to the
-    optimum, if it was searched for.
+    optimum, if it was searched for. With ``plugin_failures``, it is not the result that the plugins were meant to give.
+    ``refused`` are pods that never arrived, because the API server would not create them.
     """
 
     outcomes: tuple[PodOutcome, ...]
@@ -67,6 +70,8 @@ class SimulationResult(Displayed):
     preemptions: tuple[StartedPreemption, ...] = ()
     busiest: Busiest | None = None
     gap: Gap | None = None
+    plugin_failures: tuple[PluginFailure, ...] = ()
+    refused: tuple[RefusedPods, ...] = ()
 
     # -- figures -----------------------------------------------------------------------------------------------------
 
@@ -130,6 +135,8 @@ class SimulationResult(Displayed):
             "run": dict(self.run),
             "summary": {
                 "pods": {state.value.lower(): self.count(state) for state in OutcomeState},
+                "origins": {origin.value.lower(): self.states(origin).total() for origin in Origin},
+                "refused": self.refused_count,
                 "nodes": len(self.nodes),
                 "nodesUsed": last.nodes_used,
                 "resources": {
@@ -142,6 +149,8 @@ class SimulationResult(Displayed):
                 },
             },
             "remarks": list(self.remarks),
+            "refused": [asdict(each) for each in self.refused],
+            "pluginFailures": [asdict(failure) for failure in self.plugin_failures],
             "pending": [
                 {"owner": group.owner, "message": group.message, "pods": list(group.pods)}
                 for group in self.pending_groups()
@@ -170,14 +179,28 @@ class SimulationResult(Displayed):
             yield from self.gap.blocks()
 
     def _headline(self) -> str:
-        states, last = Counter(outcome.state for outcome in self.outcomes), self.timeline[-1]
-        placed = states[OutcomeState.RUNNING] + states[OutcomeState.COMPLETED]
-        text = (
-            f"{placed:,} of {len(self.outcomes):,} pods placed; {last.nodes_used:,} of {len(self.nodes):,} nodes in use"
-            f" after {last.time:,.1f} s of virtual time"
-        )
-        preempted = states[OutcomeState.PREEMPTED]
-        return f"{text}\n{preempted:,} pods preempted" if preempted else text
+        last = self.timeline[-1]
+        states = {origin: self.states(origin) for origin in Origin}
+        total = states[Origin.WORKLOAD].total() + self.refused_count
+        lines = [
+            f"{_fates(states[Origin.WORKLOAD], total, self.refused_count)};"
+            f" {last.nodes_used:,} of {len(self.nodes):,} nodes in use after {last.time:,.1f} s of virtual time"
+        ]
+        if preempted := self.count(OutcomeState.PREEMPTED):
+            ran = states[Origin.CLUSTER].total()
+            lines.append(f"{preempted:,} pods preempted" + (f", {ran:,} of which ran before" if ran else ""))
+            if replacements := states[Origin.REPLACEMENT].total():
+                lines[-1] += f"; of their replacements, {_fates(states[Origin.REPLACEMENT], replacements)}"
+        return "\n".join(lines)
+
+    def states(self, origin: Origin) -> Counter[OutcomeState]:
+        """How many pods of an origin are in each state."""
+        return Counter(outcome.state for outcome in self.outcomes if outcome.origin is origin)
+
+    @property
+    def refused_count(self) -> int:
+        """How many pods of the workload are not in the simulation, because the API server would refuse them."""
+        return sum(each.count for each in self.refused)
 
     def _resource_table(self) -> Table:
         table, last = Table("resource", "requested", "allocatable", "share", "fragmentation"), self.timeline[-1]
@@ -196,7 +219,7 @@ class SimulationResult(Displayed):
 
 #: A simulation may have no pods.
 _POD_COLUMNS = (
-    *("namespace", "name", "owner", "priority", "state", "node"),
+    *("namespace", "name", "owner", "priority", "origin", "state", "node"),
     *("arrived", "bound", "ended", "attempts", "message"),
 )
 
@@ -213,7 +236,7 @@ def _columns(rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> Co
 def _pod_row(outcome: PodOutcome) -> dict[str, Any]:
     row = {name: getattr(outcome, name) for name in _POD_COLUMNS}
     times = {name: _rounded(row[name]) for name in ("arrived", "bound", "ended")}
-    return row | {"state": outcome.state.value} | times
+    return row | {"state": outcome.state.value, "origin": outcome.origin.value} | times
 
 
 def _node_row(state: NodeState) -> dict[str, Any]:
@@ -239,6 +262,17 @@ def _sample_row(sample: ClusterSample, resources: Sequence[str]) -> dict[str, An
 def _rounded(seconds: float | None) -> float | None:
     """Microseconds are enough, and hide the rounding errors of sums."""
     return None if seconds is None else round(seconds, 6)
+
+
+def _fates(states: Counter[OutcomeState], total: int, refused: int = 0) -> str:
+    """``5 of 9 pods placed, 3 pending, 1 preempted``: the numbers add up."""
+    placed = states[OutcomeState.RUNNING] + states[OutcomeState.COMPLETED]
+    others = (
+        (states[OutcomeState.PENDING], "pending"),
+        (states[OutcomeState.PREEMPTED], "preempted"),
+        (refused, "refused"),
+    )
+    return ", ".join((f"{placed:,} of {total:,} pods placed", *(f"{n:,} {what}" for n, what in others if n)))
 
 
 #: More pods than this are shown by owner, not one by one.

@@ -77,7 +77,10 @@ class _Problem:
             for run in range(self.runs):
                 options = replace(self.simulation, seed=self.simulation.seed + run)
                 simulation = Simulation(self.cluster, self.arrivals, tried, self.plugins, self.gates, options=options)
-                figures.append(measure(simulation.run(), self.objectives, self.prices))
+                result = simulation.run()
+                if result.plugin_failures:
+                    return str(result.plugin_failures[0])
+                figures.append(measure(result, self.objectives, self.prices))
         except KubestowError as error:  # as text, because it may come from another process
             return str(error)
         return tuple(sum(values) / len(values) for values in zip(*figures, strict=True))

@@ -3,7 +3,8 @@
 Whether pods fit with some nodes more is decided by the scheduler's own plugins: the pending pods of the cluster and
 those of a workload are placed one after another, without preemption, by the first profile. Pods that do not fit are
 tried again as long as others are placed, because they may wait for these. The fewest nodes of one pool are found by
-bisection, under the assumption that a further node does no harm.
+bisection, under the assumption that a further node does no harm. Pods that fit with no number of nodes are set aside
+first, with their reasons; the answer is about the others.
 
 The mix starts from the cheapest single pool, and from all pools together, is reduced pool by pool, and then improved by
 exchanges: nodes of one pool for fewer or cheaper ones of another, as long as everything fits. What is found is minimal
@@ -12,6 +13,7 @@ in this sense, and not proven to be the cheapest; ``lower_bound`` says how much 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -29,8 +31,9 @@ from kubestow.errors import InputError, PluginError
 from kubestow.framework.status import Status
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow_lab.capacity.independent_nodes import fill_independently, place_as_many
+from kubestow_lab.flow.equivalence import Mask, passes_without_pods
 from kubestow_lab.simulation.arrivals import Arrivals
-from kubestow_lab.what_if.node_pools import NodePool, NodesNeeded, PoolNeed, all_nodes
+from kubestow_lab.what_if.node_pools import NodePool, NodesNeeded, PoolNeed, UnplacedPods, all_nodes
 
 Counts = tuple[int, ...]
 
@@ -44,13 +47,13 @@ def nodes_needed(
     pools: Sequence[NodePool],
     options: SchedulerOptions | None = None,
     *,
-    progress: Callable[[int], None] = lambda evaluations: None,
+    progress: Callable[[int], None] = lambda decisions: None,
 ) -> NodesNeeded:
     """Find how many nodes to add until the pending pods of a cluster and those that arrive all fit.
 
-    ``progress`` is called with the number of mixes that have been tried. Raises ConfigurationError, PluginError, and
-    InputError if there is no pod to place, if two pools have one name or a node's name is taken, and if several pools
-    have no prices.
+    ``progress`` is called with the number of decisions about pods so far, over all mixes. Raises ConfigurationError,
+    PluginError, and InputError if there is no pod to place, if two pools have one name or a node's name is taken, and
+    if several pools have no prices.
     """
     if not pools:
         raise InputError("node pools", "there are none, expected at least one")
@@ -61,12 +64,35 @@ def nodes_needed(
     if len(pools) > 1 and unpriced:
         raise InputError(f"node pool {unpriced[0]}", "has no price, expected one for each of several pools")
     with gc_tuning.paused():
-        fit = _Fit(cluster, arrivals, pools, options or SchedulerOptions(), progress)
-        return _Search(fit, pools).result()
+        return _answer(_Fit(cluster, arrivals, pools, options or SchedulerOptions(), progress), pools)
+
+
+def _answer(fit: _Fit, pools: Sequence[NodePool]) -> NodesNeeded:
+    """The answer about the pods that fit with some number of nodes, and those that never do by name."""
+    pods = len(fit.pods)
+    never = fit.set_aside() if fit.misfits() else ()
+    while True:
+        search = _Search(fit, pools)
+        single, mix = search.single(), None
+        if fit.pods:
+            mix = search.mix(single)
+        if mix is not None or not fit.pods:
+            break
+        never = (*never, *fit.set_aside())
+    priced = mix is not None and all(pool.price is not None for pool in pools)
+    return NodesNeeded(
+        pods=pods,
+        fitting=len(fit.pods) - sum(len(group.pods) for group in fit.pending(fit.none)),
+        single=single,
+        mix=None if mix is None else {pool.name: count for pool, count in zip(pools, mix, strict=True) if count},
+        price=None if mix is None or not priced else round(search.price(mix), 6),
+        lower_bound=round(search.lowest_price(), 6) if priced else None,
+        never=never,
+    )
 
 
 class _Fit:
-    """Which pods stay pending with some nodes more."""
+    """Which pods stay pending with some nodes more. ``pods`` are those that are not set aside."""
 
     def __init__(
         self,
@@ -83,19 +109,52 @@ class _Fit:
         self._arrivals, self._pools = arrivals, pools
         self._gates = options.gates
         self._registry, self._configuration = options.registry(), options.read_configuration()
-        self._progress = progress
-        self._known: dict[Counts, Counter[str]] = {}
-        self.base = self._placer(())
-        self.pods = self._pods(self.base)
+        self._progress, self._decisions = progress, 0
+        self._known: dict[Counts, tuple[UnplacedPods, ...]] = {}
+        self._set_aside: set[str] = set()
+        self.none: Counts = (0,) * len(pools)
+        #: The cluster with a node of each pool, or one in each of its zones.
+        self.sample = self._placer(tuple(max(1, len(pool.zones)) for pool in pools))
+        self.pods = self._pods(self.sample)
         if not self.pods:
             raise InputError("workload", "there is no pending pod to place, expected pods in the cluster or a workload")
 
-    def pending(self, counts: Counts) -> Counter[str]:
-        """The messages of the pods that stay pending with so many nodes of each pool."""
+    @property
+    def most(self) -> Counts:
+        """The most nodes of each pool: with one for each pod, a further one does not help."""
+        return tuple(min(len(self.pods), pool.max_nodes or len(self.pods)) for pool in self._pools)
+
+    def pending(self, counts: Counts) -> tuple[UnplacedPods, ...]:
+        """The pods that stay pending with so many nodes of each pool."""
         found = self._known.get(counts)
         if found is None:
             found = self._known[counts] = self._place(counts)
-            self._progress(len(self._known))
+        return found
+
+    def misfits(self) -> frozenset[str]:
+        """The pods that fit on no node of the cluster and of the pools as these are, without the pods to place."""
+        profile = self.sample.profile
+        shapes = {id(info.shape): info for info in self.pods}
+        never = {key for key, info in shapes.items() if not profile.evaluations.of(info).find_feasible(info).count}
+        return frozenset(info.key for info in self.pods if id(info.shape) in never)
+
+    def set_aside(self) -> tuple[UnplacedPods, ...]:
+        """Set aside the pods that stay pending with as many nodes as there may be.
+
+        Where only misfits are left, it is enough that twice as many nodes do not help them.
+        """
+        most, misfits = self.most, self.misfits()
+        step, before = max(1, max(len(pool.zones) for pool in self._pools)), frozenset[str]()
+        while True:
+            counts = tuple(min(step, each) for each in most)
+            found = self.pending(counts)
+            names = frozenset(name for group in found for name in group.pods)
+            if counts == most or not names or (names == before and names <= misfits):
+                break
+            before, step = names, 2 * step
+        self._set_aside |= names
+        self.pods = self._pods(self.sample)
+        self._known.clear()
         return found
 
     def _placer(self, counts: Counts) -> Placer:
@@ -108,14 +167,14 @@ class _Fit:
         return Placer(cluster, self._configuration, self._registry, self._gates, ties=FirstByName())
 
     def _pods(self, placer: Placer) -> list[PodInfo]:
-        arriving = (placer.info(arrival.pod) for arrival in self._arrivals.pods)
-        return sorted((*placer.pending, *arriving), key=lambda info: -info.priority)
+        every = (*placer.pending, *(placer.info(arrival.pod) for arrival in self._arrivals.pods))
+        return sorted((info for info in every if info.key not in self._set_aside), key=lambda info: -info.priority)
 
-    def _place(self, counts: Counts) -> Counter[str]:
+    def _place(self, counts: Counts) -> tuple[UnplacedPods, ...]:
         placer = self._placer(counts)
         waiting = self._pods(placer)
         while True:
-            messages = Counter[str]()
+            messages: dict[str, list[str]] = {}
             rejected: list[PodInfo] = []
             first_copy = len(waiting)
             while first_copy and waiting[first_copy - 1].shape is waiting[-1].shape:
@@ -132,10 +191,13 @@ class _Fit:
                     if placed:
                         end = len(waiting)  # copies that do not influence each other: the others fit nowhere either
                     rejected += waiting[position:end]
-                    messages[outcome.message] += end - position
+                    messages.setdefault(outcome.message, []).extend(info.key for info in waiting[position:end])
+                self._decisions += end - position
+                self._progress(self._decisions)
                 position = end
             if not rejected or len(rejected) == len(waiting):
-                return messages
+                groups = (UnplacedPods(message, tuple(names)) for message, names in messages.items())
+                return tuple(sorted(groups, key=lambda group: -len(group.pods)))
             waiting = rejected
 
     def _place_copies(self, placer: Placer, copies: Sequence[PodInfo]) -> int:
@@ -155,40 +217,27 @@ class _Search:
     """The search for the fewest and the cheapest nodes."""
 
     def __init__(self, fit: _Fit, pools: Sequence[NodePool]) -> None:
-        self._fit, self._pools = fit, pools
-        #: With one node for each pod, a further one does not help.
-        self._most = tuple(min(len(fit.pods), pool.max_nodes or len(fit.pods)) for pool in pools)
+        self._fit, self._pools, self._most = fit, pools, fit.most
         self._prices = [1.0 if pool.price is None else pool.price for pool in pools]
         self._bounds = _Bounds(fit, pools)
 
-    def result(self) -> NodesNeeded:
-        fit, pools = self._fit, self._pools
-        none = (0,) * len(pools)
-        fitting = len(fit.pods) - fit.pending(none).total()
-        single = tuple(self._single(index) for index in range(len(pools)))
-        pending: Counter[str] = Counter()
-        mix = self._mix(single)
-        if mix is None:
-            pending = fit.pending(self._most)
-        priced = all(pool.price is not None for pool in pools)
-        return NodesNeeded(
-            pods=len(fit.pods),
-            fitting=fitting,
-            single=single,
-            mix=None if mix is None else {pool.name: count for pool, count in zip(pools, mix, strict=True) if count},
-            price=None if mix is None or not priced else round(self._price(mix), 6),
-            lower_bound=round(self._bounds.lowest_price(self._prices), 6) if priced else None,
-            pending=tuple(pending.most_common()),
-        )
+    def single(self) -> tuple[PoolNeed, ...]:
+        """The fewest nodes of each pool alone."""
+        return tuple(self._single(index) for index in range(len(self._pools)))
+
+    def lowest_price(self) -> float:
+        """A price below which there is no mix."""
+        return self._bounds.lowest_price(self._prices)
 
     def _fits(self, counts: Counts) -> bool:
         return self._bounds.allow(counts) and not self._fit.pending(counts)
 
-    def _price(self, counts: Counts) -> float:
+    def price(self, counts: Counts) -> float:
+        """The price of a mix."""
         return math.fsum(count * price for count, price in zip(counts, self._prices, strict=True))
 
     def _single(self, index: int) -> PoolNeed:
-        none, most = (0,) * len(self._pools), self._most[index]
+        none, most = self._fit.none, self._most[index]
         low, step = 0, 1
         while low < most and not self._bounds.allow(_with(none, index, low)):
             low += 1
@@ -197,7 +246,7 @@ class _Search:
             low, high, step = high + 1, high + step, 2 * step
         high = min(high, most)
         if not self._fits(_with(none, index, high)):
-            return PoolNeed(self._pools[index], None, tuple(self._fit.pending(_with(none, index, high)).most_common()))
+            return PoolNeed(self._pools[index], None, self._fit.pending(_with(none, index, high)))
         return PoolNeed(self._pools[index], self._fewest(none, index, high, low))
 
     def _fewest(self, counts: Counts, index: int, high: int, low: int = 0) -> int:
@@ -210,29 +259,31 @@ class _Search:
                 low = middle + 1
         return high
 
-    def _mix(self, single: Sequence[PoolNeed]) -> Counts | None:
-        none = (0,) * len(self._pools)
-        starts = [_with(none, index, need.nodes) for index, need in enumerate(single) if need.nodes is not None]
+    def mix(self, single: Sequence[PoolNeed]) -> Counts | None:
+        """The cheapest mix that is found, given the fewest nodes of each pool alone; None if no mix is enough."""
+        starts = [
+            _with(self._fit.none, index, need.nodes) for index, need in enumerate(single) if need.nodes is not None
+        ]
         if len(self._pools) == 1:
             return starts[0] if starts else None
         if not starts:
             if not self._fits(self._most):
                 return None
             starts = [self._most]
-        best = min(starts, key=self._price)
+        best = min(starts, key=self.price)
         found = []
         for counts in (best, self._reduced(best)):
             while (better := self._cheaper(counts)) is not None:
                 counts = better
             found.append(counts)
-        return min(found, key=lambda counts: (self._price(counts), counts))
+        return min(found, key=lambda counts: (self.price(counts), counts))
 
     def _reduced(self, start: Counts) -> Counts:
         """As few nodes of each pool as possible, first of the pools whose nodes are expensive for what they have.
 
         It begins with all nodes that might be needed: of no pool more than the price of the ``start`` buys.
         """
-        affordable = [math.floor(self._price(start) / price) for price in self._prices]
+        affordable = [math.floor(self.price(start) / price) for price in self._prices]
         counts = tuple(map(max, start, map(min, self._most, affordable)))
         cores = [pool.amounts().get("cpu") for pool in self._pools]
         price_of_core = [
@@ -268,32 +319,38 @@ class _Search:
 class _Bounds:
     """What is necessary for all pods to fit, whatever the scheduler does: enough of each resource, and enough places.
 
-    A node has no more places than pods with the smallest request of each resource fit on it.
+    What is free on a node counts for a resource if a pod that requests it may be there (taints, selectors and whatever
+    else does not depend on pods). A node has no more places than pods with the smallest request of each resource fit.
     """
 
     def __init__(self, fit: _Fit, pools: Sequence[NodePool]) -> None:
-        pods, nodes = fit.pods, fit.base.cache.all_nodes()
+        pods, nodes = fit.pods, fit.sample.cache.all_nodes()
         self._pods = len(pods)
         names = sorted({name for info in pods for name, amount in info.requests.items() if amount})
+        usable, allowed = _usable(fit, names)
+        rows_by_name = fit.sample.cache.nodes.rows
+        pool_rows = [
+            [rows_by_name[pool.node(index).metadata.name] for index in range(max(1, len(pool.zones)))] for pool in pools
+        ]
+        existing = np.ones(len(nodes), np.bool_)
+        existing[list(itertools.chain(*pool_rows))] = False
         #: Amounts by resource: requested by all pods, free on the nodes of the cluster, and on a node of each pool.
         self.requested = np.array([sum(info.requests.get(name, 0) for info in pods) for name in names], np.float64)
-        free = [np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in names]
+        every = [np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in names]
+        free = [amounts * (existing & usable[name]) for name, amounts in zip(names, every, strict=True)]
         self.free = np.array([exact_sum(amounts) for amounts in free], np.float64)
-        amounts = [pool.amounts() for pool in pools]
-        unit = [1000 if name == "cpu" else 1 for name in names]
         self.per_node = np.array(
-            [[float(each.get(name, 0)) * scale for name, scale in zip(names, unit, strict=True)] for each in amounts]
+            [
+                [float((amounts * usable[name])[rows].max()) for name, amounts in zip(names, every, strict=True)]
+                for rows in pool_rows
+            ]
         ).reshape(len(pools), len(names))
-        smallest = [min(info.requests.get(name, 0) for info in pods) for name in names]
-        places = np.maximum(nodes.allowed_pods - nodes.pod_count, 0)
-        for column, least in zip(free, smallest, strict=True):
-            if least:
-                places = np.minimum(places, column // least)
-        self._places = int(places.sum())
-        self._places_per_node = [
-            min([int(each["pods"]), *(int(have // least) for have, least in zip(row, smallest, strict=True) if least)])
-            for each, row in zip(amounts, self.per_node.tolist(), strict=True)
-        ]
+        places = np.maximum(nodes.allowed_pods - nodes.pod_count, 0) * allowed
+        for name, amounts in zip(names, every, strict=True):
+            if least := min(info.requests.get(name, 0) for info in pods):
+                places = np.minimum(places, amounts // least)
+        self._places = int(places[existing].sum())
+        self._places_per_node = [int(places[rows].max()) for rows in pool_rows]
 
     def allow(self, counts: Counts) -> bool:
         """Whether all pods may fit with so many nodes of each pool."""
@@ -309,6 +366,21 @@ class _Bounds:
             price = (np.array(prices)[:, None] / self.per_node).min(axis=0, initial=math.inf)
         needed = (missing > 0) & np.isfinite(price)
         return float((missing[needed] * price[needed]).max(initial=0.0))
+
+
+def _usable(fit: _Fit, names: Sequence[str]) -> tuple[dict[str, Mask], Mask]:
+    """Where pods that request a resource may be, by resource, and where any pod may be: bool, one per sample node."""
+    total = len(fit.sample.cache.nodes)
+    usable = {name: np.zeros(total, np.bool_) for name in names}
+    allowed = np.zeros(total, np.bool_)
+    for info in {id(info.shape): info for info in fit.pods}.values():
+        found = fit.sample.profile.evaluations.of(info).find_feasible(info)
+        mask = np.ones(total, np.bool_) if found.candidates is None else passes_without_pods(found)
+        allowed |= mask
+        for name in names:
+            if info.requests.get(name, 0):
+                usable[name] |= mask
+    return usable, allowed
 
 
 def _with(counts: Counts, index: int, count: int) -> Counts:

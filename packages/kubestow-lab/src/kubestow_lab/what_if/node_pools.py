@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -172,13 +172,24 @@ def all_nodes(pools: Iterable[NodePool], counts: Iterable[int]) -> Iterator[Node
 # -- how many are needed ---------------------------------------------------------------------------------------------
 
 
+#: More pods than this are not named in a table.
+_NAMES = 4
+
+
+class UnplacedPods(NamedTuple):
+    """Pods that stay pending for the same reasons, and their names with namespaces."""
+
+    message: str
+    pods: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class PoolNeed:
     """The fewest nodes of one pool alone; None if no number of them is enough, with the pods that stay pending."""
 
     pool: NodePool
     nodes: int | None
-    pending: tuple[tuple[str, int], ...] = ()
+    pending: tuple[UnplacedPods, ...] = ()
 
     @property
     def price(self) -> float | None:
@@ -190,10 +201,10 @@ class PoolNeed:
 class NodesNeeded(Displayed):
     """How many nodes to add.
 
-    ``pods`` is the number of pods to place, of which ``fitting`` fit already. ``single`` has the answer for each pool
-    alone. ``mix`` is the cheapest mix that was found, by pool name, None if no mix is enough; ``price`` is its price,
-    and ``lower_bound`` a price below which there is none. ``pending`` are the messages of the pods that fit with no
-    mix, with their numbers.
+    ``pods`` is the number of pods to place, of which ``fitting`` fit already. ``never`` are those that fit with no
+    number of nodes, all else is about the others. ``single`` has the answer for each pool alone. ``mix`` is the
+    cheapest mix that was found, by pool name, None if no pod is left; ``price`` is its price, and ``lower_bound`` a
+    price below which there is none.
     """
 
     pods: int
@@ -202,7 +213,7 @@ class NodesNeeded(Displayed):
     mix: dict[str, int] | None
     price: float | None
     lower_bound: float | None
-    pending: tuple[tuple[str, int], ...]
+    never: tuple[UnplacedPods, ...]
 
     def document(self) -> dict[str, Any]:
         """The result as data for JSON and YAML."""
@@ -211,45 +222,50 @@ class NodesNeeded(Displayed):
             "pods": self.pods,
             "fitting": self.fitting,
             "pools": [
-                {"name": need.pool.name, "nodes": need.nodes, "price": need.price, "pending": _messages(need.pending)}
+                {"name": need.pool.name, "nodes": need.nodes, "price": need.price, "pending": _groups(need.pending)}
                 for need in self.single
             ],
             "mix": self.mix,
             "price": self.price,
             "lowerBound": self.lower_bound,
-            "pending": _messages(self.pending),
+            "pending": _groups(self.never),
         }
 
     def blocks(self) -> Iterator[Block]:
-        """The answer in one line, and the nodes and price of each pool alone."""
+        """The answer in one line, the nodes and price of each pool alone, and the pods that never fit."""
         yield Paragraph(self.answer())
-        if self.fitting < self.pods:
+        if self.mix:
             table = Table("pool alone", "nodes", "price", "why not", right=("nodes", "price"))
             for need in self.single:
-                why = "" if need.nodes is not None else _joined(need.pending[:1])
+                why = "; ".join(f"{_names(group.pods)}: {group.message}" for group in need.pending)
                 nodes = "-" if need.nodes is None else f"{need.nodes:,}"
                 table.add(need.pool.name, nodes, "-" if need.price is None else f"{need.price:,.4g}", why)
             yield table
-        if self.pending:
-            yield Paragraph(f"pending with any number of nodes: {_joined(self.pending)}")
+        if self.never:
+            table = Table("pods", "fit with no number of nodes", "why", right=("pods",))
+            for group in self.never:
+                table.add(f"{len(group.pods):,}", _names(group.pods), group.message)
+            yield table
 
     def answer(self) -> str:
         """The answer in one line."""
+        never = sum(len(group.pods) for group in self.never)
         fitting = f"{self.fitting:,} of {self.pods:,} pods fit without further nodes"
-        if self.mix is None:
-            return f"{fitting}; no number of nodes is enough for the others"
+        others = f"; {never:,} fit with no number of nodes" if never else ""
         if not self.mix:
-            return fitting
+            return f"{fitting}{others}"
         mix = " and ".join(f"{count:,} {name}" for name, count in self.mix.items())
-        answer = f"{fitting}; with {mix} all do"
+        but = f" but {never:,} that fit with no number of nodes" if never else ""
+        answer = f"{fitting}; with {mix} all do{but}"
         if self.price is None:
             return answer
         return f"{answer}, at a price of {self.price:,.6g} (no less than {self.lower_bound:,.6g} is possible)"
 
 
-def _joined(pending: Iterable[tuple[str, int]]) -> str:
-    return "; ".join(f"{count:,} pods: {message}" for message, count in pending)
+def _names(pods: Sequence[str]) -> str:
+    rest = f" and {len(pods) - _NAMES:,} more" if len(pods) > _NAMES else ""
+    return ", ".join(pods[:_NAMES]) + rest
 
 
-def _messages(pending: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
-    return [{"pods": count, "message": message} for message, count in pending]
+def _groups(pending: Iterable[UnplacedPods]) -> list[dict[str, Any]]:
+    return [{"pods": len(group.pods), "names": list(group.pods), "message": group.message} for group in pending]

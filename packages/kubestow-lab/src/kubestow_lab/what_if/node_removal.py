@@ -35,6 +35,7 @@ from kubestow.errors import InputError
 from kubestow.rules.disruption import BudgetIndex, is_disruption, is_exempt
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
+from kubestow_lab.simulation.plugin_failures import PluginFailure
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.what_if.pod_fates import Fate, NodeRemoval, PodFate
@@ -152,6 +153,8 @@ class _Removal:
     _replaced: list[tuple[Pod, str]] = field(default_factory=list)
     _preempted: dict[str, PodOutcome] = field(default_factory=dict)
     _rounds: int = 0
+    _remarks: dict[str, None] = field(default_factory=dict)
+    _failures: list[PluginFailure] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._pods = list(self.cluster.pods)
@@ -219,6 +222,8 @@ class _Removal:
         self._pods = result.api.pods()
         self.objects = [obj for obj in objects if not isinstance(obj, _CHANGING_KINDS)]
         self.objects += (obj for kind in _CHANGING_KINDS for obj in result.api.objects(kind).values())
+        self._remarks |= dict.fromkeys(result.remarks)
+        self._failures += result.plugin_failures
         self._record(result)
 
     def _record(self, result: SimulationResult) -> None:
@@ -247,6 +252,8 @@ class _Removal:
             pods=tuple(self.fates[pod.metadata.uid] for pod in self.affected),
             preempted=tuple(self._preempted.values()),
             rounds=self._rounds,
+            remarks=tuple(self._remarks),
+            plugin_failures=tuple(self._failures),
         )
 
 

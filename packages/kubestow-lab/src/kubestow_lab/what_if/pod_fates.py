@@ -13,6 +13,7 @@ import msgspec
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.text import Displayed
 from kubestow_lab.simulation.outcomes import PodOutcome
+from kubestow_lab.simulation.plugin_failures import PluginFailure
 
 #: More pods than this are shown by owner, not one by one; more nodes than this are counted.
 _FEW_PODS = 30
@@ -60,7 +61,7 @@ class PodFate(msgspec.Struct, rename="camel", frozen=True):
 class NodeRemoval(Displayed):
     """The nodes that were removed, the fate of their pods, and the pods of other nodes that were evicted for these.
 
-    ``rounds`` is the number of rounds of a drain.
+    ``rounds`` is the number of rounds of a drain. ``remarks`` and ``plugin_failures`` are those of the simulations.
     """
 
     cause: str
@@ -68,6 +69,8 @@ class NodeRemoval(Displayed):
     pods: tuple[PodFate, ...]
     preempted: tuple[PodOutcome, ...]
     rounds: int = 1
+    remarks: tuple[str, ...] = ()
+    plugin_failures: tuple[PluginFailure, ...] = ()
 
     def count(self, *fates: Fate) -> int:
         """The number of pods with one of these fates."""
@@ -82,6 +85,7 @@ class NodeRemoval(Displayed):
             "rounds": self.rounds,
             "summary": {fate.value: self.count(fate) for fate in Fate},
             "pods": msgspec.to_builtins(self.pods),
+            "remarks": list(self.remarks),
             "preempted": [{"pod": outcome.key, "node": outcome.node} for outcome in self.preempted],
         }
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from core_tests.engine.input.manifests import node, pod, workload, write
+from core_tests.engine.input.manifests import Object, node, pod, workload, write
 from kubestow.cli import main
 from kubestow_lab.cli.capacity import cluster_capacity
 from kubestow_lab.cli.genpod import genpod_script
@@ -52,7 +52,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 def test_simulate_prints_a_table_by_default(run: Callable[..., Run], files: dict[str, Path]) -> None:
     result = run("simulate", "--cluster", files["dump"], "--workload", files["deploy"], "--seed", 1)
     assert result.status == 0
-    assert "4 of 5 pods placed; 2 of 2 nodes in use" in result.out
+    assert "4 of 5 pods placed, 1 pending; 2 of 2 nodes in use" in result.out
     assert "2 Insufficient cpu" in result.out
     assert result.err.splitlines() == ["cluster: read 2 Node", "workload: read 1 Deployment"]
 
@@ -219,6 +219,109 @@ def test_simulate_exits_with_1_if_more_pods_are_pending_than_allowed(
     assert (crossed.status, "1 pods are pending, more than --max-pending=0" in crossed.err) == (1, True)
 
 
+_FAILING_PLUGIN = """
+from kubestow.framework.interface import ScorePlugin
+
+class Failing(ScorePlugin):
+    name = "Failing"
+    def score(self, state, pod, nodes):
+        raise ValueError(f"broken for {pod.key}")
+"""
+
+
+@pytest.fixture
+def failing(tmp_path: Path, files: dict[str, Path]) -> tuple[object, ...]:
+    """Options that have a plugin fail for every pod."""
+    (tmp_path / "failing.py").write_text(_FAILING_PLUGIN)
+    profile = {"plugins": {"score": {"enabled": [{"name": "Failing"}]}}}
+    header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    (tmp_path / "failing.yaml").write_text(yaml.dump({**header, "profiles": [profile]}))
+    return (
+        *("--cluster", files["dump"], "--config", tmp_path / "failing.yaml"),
+        *("--plugin", f"{tmp_path / 'failing.py'}:Failing"),
+    )
+
+
+def test_a_plugin_that_fails_is_reported_once_with_a_count_and_exits_with_1(
+    run: Callable[..., Run], files: dict[str, Path], failing: tuple[object, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    result = run("simulate", *failing, "--workload", files["deploy"], "-o", "json")
+    assert result.status == 1
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+    (line,) = [line for line in result.err.splitlines() if line.startswith("kubestow: ")]
+    (failure,) = json.loads(result.out)["pluginFailures"]
+    assert (failure["plugin"], failure["count"] > 5) == ("Failing", True)
+    assert line == f"kubestow: {failure['message']} ({failure['count']:,} such failures)"
+    config = failing[failing.index("--config") + 1]
+    others = tuple(each for each in failing if each not in ("--config", config))
+    compared = run("compare", *others, "--workload", files["deploy"], "--config", "", "--config", config)
+    assert (compared.status, compared.err.count("ValueError: broken")) == (1, 1)
+
+
+def test_a_plugin_that_fails_while_nodes_are_drained_exits_with_1(
+    run: Callable[..., Run], tmp_path: Path, failing: tuple[object, ...]
+) -> None:
+    dump = write(tmp_path, *(node(name) for name in "abc"), owned("web", "a"), name="drained.json")
+    options = [dump if each == failing[1] else each for each in failing]
+    result = run("what-if", "drain", "a", *options)
+    assert (result.status, result.err.count("kubestow: pod default/")) == (1, 1)
+
+
+def test_pods_that_are_invalid_or_that_admission_refuses_count_as_pending(
+    run: Callable[..., Run], tmp_path: Path, files: dict[str, Path]
+) -> None:
+    limits: Object = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}}
+    limits["spec"] = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
+    quota: Object = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}
+    quota |= {"spec": {"hard": {"requests.cpu": "700m"}}, "status": {"used": {"requests.cpu": "100m"}}}
+    objects = [workload("Deployment", "web", replicas=3, cpu="200m"), pod("big", cpu="2"), pod("odd", cpu="1 core")]
+    arguments = ("simulate", "--cluster", write(tmp_path, node("a"), quota, name="c.json"), "--max-pending")
+    path = write(tmp_path, limits, *objects, name="w.json")
+    result = run(*arguments, 1, "--workload", path)
+    assert result.status == 1
+    assert result.out.startswith("3 of 5 pods placed, 2 refused; ")
+    assert 'pods "big" is forbidden: maximum cpu usage per Container is 1, but request is 2' in result.err
+    assert "0 pods are pending and 2 refused, more than --max-pending=1" in result.err
+    assert run(*arguments, 2, "--workload", path).status == 0
+    result = run(*arguments, 3, "--workload", write(tmp_path, *objects[:1], pod("p"), name="more.json"))
+    assert (
+        'pods "p" is forbidden: exceeded quota: few, requested: requests.cpu=100m, used: requests.cpu=700m'
+        in result.err
+    )
+    result = run("compare", *arguments[1:3], "--workload", path, "--config", "", "--fail-if", "pending > 1",
+                 "--config", write_default(tmp_path))  # fmt: skip
+    assert result.status == 1
+
+
+def test_workloads_of_kinds_without_a_known_controller_are_named(
+    run: Callable[..., Run], files: dict[str, Path], tmp_path: Path
+) -> None:
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    rollout: Object = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "web"}}
+    rollout["spec"] = {"replicas": 3, "template": template}
+    other: Object = {"apiVersion": "example.com/v1", "kind": "Theme", "metadata": {"name": "t"}, "spec": {"a": 1}}
+    arguments = ("--cluster", files["dump"], "--workload")
+    remark = "remark: 1 workloads were not expanded into pods: Rollout default/web"
+    path = write(tmp_path, rollout, other, pod("p"), name="rollout.json")
+    assert remark in run("simulate", *arguments, path).err
+    assert remark in run("what-if", "add-nodes", *arguments, path, "--like", "a").err
+    alone = run("simulate", *arguments, write(tmp_path, rollout, name="alone.json"))
+    assert (alone.status, "; 1 workloads were not expanded into pods" in alone.err) == (1, True)
+
+
+def test_a_plugin_that_is_no_module_is_perhaps_in_a_file(run: Callable[..., Run], files: dict[str, Path]) -> None:
+    result = run("simulate", "--cluster", files["dump"], "--plugin", "zones_of_mine:ZoneCost")
+    assert result.status == 1
+    expected = "No module named 'zones_of_mine'; a class in a file is named as zones_of_mine.py:ZoneCost"
+    assert result.err.rstrip().endswith(expected)
+
+
+def write_default(tmp_path: Path) -> Path:
+    path = tmp_path / "default.yaml"
+    path.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    return path
+
+
 def test_bad_input_exits_with_1_and_wrong_usage_with_2(run: Callable[..., Run], tmp_path: Path) -> None:
     missing = run("simulate", "--cluster", tmp_path / "none.json")
     assert (missing.status, "none.json: cannot be read" in missing.err) == (1, True)
@@ -273,6 +376,35 @@ def test_the_script_cluster_capacity_follows_the_conventions_of_that_program(
     )
     missing = script("--cluster", files["dump"])
     assert (missing.status, missing.out.splitlines()[1]) == (0, "Pod spec file is missing")
+
+
+def test_capacity_completes_an_ordinary_pod_and_the_script_refuses_it(
+    run: Callable[..., Run], files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = pod("web")
+    manifest["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "300m"}}
+    path = write(tmp_path, manifest, name="ordinary.json")
+    arguments = ("--podspec", path, "--cluster", files["dump"])
+    report = json.loads(run("capacity", *arguments, "-o", "json").out)
+    (template,) = report["spec"]["templates"]
+    assert report["status"]["replicas"] == 6, "limits become requests, as in the API server"
+    assert template["spec"]["containers"][0]["imagePullPolicy"] == "Always"
+    monkeypatch.setattr(sys, "argv", ["cluster-capacity", *map(str, arguments)])
+    strict = run(script=cluster_capacity)
+    assert "Required value: spec.terminationGracePeriodSeconds" in strict.out
+
+
+def test_what_genpod_prints_is_a_template_for_capacity(
+    run: Callable[..., Run], files: dict[str, Path], tmp_path: Path
+) -> None:
+    limits: Object = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}}
+    limits["spec"] = {"limits": [{"type": "Pod", "max": {"cpu": "500m"}}]}
+    path = tmp_path / "generated.yaml"
+    path.write_text(run("genpod", "--cluster", write(tmp_path, limits, name="limits.json")).out)
+    assert run("capacity", "--podspec", path, "--cluster", files["dump"]).out == "4\n"
+    refused = run("capacity", "--podspec", files["pod"], "--cluster", write(tmp_path, node("a"), {**limits, "spec": {
+        "limits": [{"type": "Container", "max": {"cpu": "10m"}}]}}, name="limited.json"))  # fmt: skip
+    assert (refused.status, "is forbidden: maximum cpu usage per Container is 10m" in refused.err) == (1, True)
 
 
 def test_genpod_prints_the_pod_of_a_namespace(
@@ -350,7 +482,7 @@ def test_what_if_nodes_are_added(run: Callable[..., Run], files: dict[str, Path]
     tiny = tmp_path / "tiny.yaml"
     tiny.write_text("nodePools: [{name: tiny, allocatable: {cpu: 100m}}]")
     never = run(*arguments, "--node-pool", tiny)
-    assert (never.status, "no number of nodes is enough for the others" in never.out) == (1, True)
+    assert (never.status, "; 1 fit with no number of nodes" in never.out) == (1, True)
 
 
 def test_tune_prints_the_front_and_writes_the_best(

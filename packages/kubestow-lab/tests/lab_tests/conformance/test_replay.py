@@ -10,7 +10,8 @@ import pytest
 from kubestow.errors import InputError
 from kubestow.plugins import in_tree_registry
 from kubestow.rules.minors import DEFAULT_MINOR
-from kubestow_lab.conformance.recorded_cases import Case, read_cases
+from kubestow_lab.conformance.capacity_replay import replay_capacity
+from kubestow_lab.conformance.recorded_cases import CapacityCase, Case, read_cases
 from kubestow_lab.conformance.scheduling_replay import replay
 
 CLASS = {
@@ -129,3 +130,21 @@ def test_a_case_with_an_object_without_a_name_is_refused(line: str, problem: str
     with pytest.raises(InputError) as caught:
         list(read_cases(file))
     assert str(caught.value) == f"{file}: line 1: invalid recorded case: {problem}"
+
+
+def test_a_choice_among_equal_nodes_is_replayed_as_it_was_recorded() -> None:
+    """A pod with limits and no requests: the limits do not become requests, and the assumed ones are equal."""
+    container = {"name": "c", "image": "i", "imagePullPolicy": "Always", "resources": {"limits": {"cpu": "1"}}}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 30}
+    sequence = ["b", "a", "a", "b", "b", "a"]
+    per_node = [{"nodeName": name, "replicas": 3} for name in ("b", "a")]
+    expect = {
+        "spec": {},
+        "status": {"replicas": 6, "pods": [{"replicasOnNodes": per_node}]},
+        "stable": {"total": True, "failReason": False, "perNode": True, "nodeOrder": True, "sequence": True},
+        "sequence": [f"default/p-{index}@{name}" for index, name in enumerate(sequence)],
+    }
+    cluster = {"nodes": [node("a"), node("b")], "pods": [pod("on-a", nodeName="a"), pod("on-b", nodeName="b")]}
+    template = {"metadata": {"name": "p"}, "spec": spec}
+    case = CapacityCase("equal", "resources", None, DEFAULT_MINOR, cluster, template, 6, frozenset(), expect)
+    assert [each.field for each in replay_capacity(case, in_tree_registry())] == ["spec"]

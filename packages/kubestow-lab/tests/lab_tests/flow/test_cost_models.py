@@ -6,9 +6,10 @@ import pytest
 
 from kubestow.testing import builders
 from kubestow_lab.flow.cost_models import COST_MODELS, CostModel, CpuMem, Octopus, Quincy
+from kubestow_lab.flow.equivalence import formulate
 from lab_tests.flow.clusters import infos, scheduler_of
 
-MIB = 2**20
+MB = 10**6
 
 
 def test_cpu_mem_costs_the_mean_share_and_rises_with_each_pod() -> None:
@@ -31,20 +32,17 @@ def test_octopus_costs_a_hundred_for_each_pod_on_the_node() -> None:
 
 
 def test_quincy_costs_the_images_that_a_node_lacks() -> None:
-    other = builders.node("other", images={"app:latest": 300 * MIB, "side:latest": 20 * MIB})
-    some = builders.node("some", images={"side:latest": 20 * MIB})
+    other = builders.node("other", images={"app:latest": 300 * MB, "side:latest": 20 * MB})
+    some = builders.node("some", images={"side:latest": 20 * MB})
     scheduler = scheduler_of([other, some, builders.node("none")])
     containers = [{"name": "main", "image": "app"}, {"name": "side", "image": "side"}, {"name": "new", "image": "new"}]
     [pod] = infos(scheduler, builders.pod(spec={"containers": containers}))
     view = scheduler.cache.all_nodes()
     costs = dict(zip(view.names, Quincy().placement(pod, view).tolist(), strict=True))
     assert costs == {"other": 0, "some": 640, "none": 640}  # less than a tenth of the data counts as nothing
-    assert (Quincy().unscheduled(0), Quincy().unscheduled(60)) == (1, 31)
-    assert (Quincy().continuation(100, 0), Quincy().continuation(100, 100), Quincy().continuation(100, 900)) == (
-        100,
-        50,
-        0,
-    )
+    model = Quincy()
+    assert [model.unscheduled(seconds) for seconds in (0, 1, 4)] == [1, 501, 2001], "4 s are as dear as a GB"
+    assert [model.continuation(2_000, seconds) for seconds in (0, 2, 900)] == [2_000, 1_000, 0]
 
 
 @pytest.mark.parametrize("model", [model() for model in COST_MODELS.values()], ids=COST_MODELS)
@@ -55,3 +53,27 @@ def test_waiting_never_gets_cheaper_and_nothing_costs_less_than_zero(model: Cost
     assert (model.placement(pod, view) >= 0).all() and (model.nodes(view).first >= 0).all()
     costs = [model.unscheduled(seconds) for seconds in (0, 1, 10, 1e3, 1e6, 1e9)]
     assert costs == sorted(costs) and costs[0] > 0
+
+
+def test_cpu_mem_heeds_soft_preferences_as_the_plugins_of_the_profile_score_them() -> None:
+    taint = {"key": "team", "value": "x", "effect": "PreferNoSchedule"}
+    nodes = [
+        builders.node("plain"),
+        builders.node("tainted", taints=[taint]),
+        builders.node("liked", labels={"disk": "ssd"}),
+        builders.node("near"),
+    ]
+    near = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
+    disk = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    affinity = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": disk}]},
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": near}]},
+    }
+    db = builders.pod("db", node="near", labels={"app": "db"}, cpu="0", memory="0")
+    scheduler = scheduler_of(nodes, [db])
+    [pod] = infos(scheduler, builders.pod("web", cpu="1", memory="1Gi", spec={"affinity": affinity}))
+    problem = formulate(scheduler.cache, scheduler.profiles, [pod], CpuMem()).problem
+    costs = dict(zip(problem.nodes, problem.costs[0].tolist(), strict=True))
+    assert costs["plain"] - costs["liked"] == 1_000
+    assert costs["plain"] - costs["near"] == 1_000
+    assert costs["tainted"] - costs["plain"] == 1_000

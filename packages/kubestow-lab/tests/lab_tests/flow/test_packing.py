@@ -15,6 +15,7 @@ from kubestow_lab.flow.problem import FlowProblem, NodeCosts, PodClass
 
 pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
+from kubestow_lab.flow import solvers
 from kubestow_lab.flow.network import flow_bound, safe_slots, solve_flow
 from kubestow_lab.flow.packing import PackingOptions, pack
 
@@ -152,3 +153,55 @@ def test_a_problem_without_classes_is_solved_already() -> None:
     empty = random_problem(0, 2)
     packing = pack(empty, solve_flow(empty))
     assert (packing.proven, packing.cost_proven, packing.bounds) == (True, True, {})
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> FlowProblem:
+    """Problems with many pods of one size on a few nodes: a flow is as good as a packing."""
+    nodes, classes = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    return FlowProblem(
+        classes=[
+            PodClass(draw(st.integers(1, 40)), 0, {"cpu": 1}, unscheduled=draw(st.integers(0, 300)))
+            for _ in range(classes)
+        ],
+        nodes=[f"node-{number}" for number in range(nodes)],
+        feasible=np.array([[draw(st.integers(0, 3)) > 0 for _ in range(nodes)] for _ in range(classes)], np.bool_),
+        free={"cpu": np.array([draw(st.integers(0, 60)) for _ in range(nodes)])},
+        slots=np.array([draw(st.integers(0, 60)) for _ in range(nodes)]),
+        costs=np.array([[draw(st.integers(0, 90)) for _ in range(nodes)] for _ in range(classes)], np.int64),
+        node_costs=NodeCosts(np.array([draw(st.integers(0, 20)) for _ in range(nodes)]), draw(st.integers(0, 9))),
+    )
+
+
+def least_cost(problem: FlowProblem) -> int:
+    """The least cost of all solutions, by CP-SAT: a node that has its n-th further pod pays for it."""
+    model = solvers.cp_model().CpModel()
+    shape = problem.feasible.shape
+    placed = [
+        [model.new_int_var(0, int(problem.capacity[row, column]), "") for column in range(shape[1])]
+        for row in range(shape[0])
+    ]
+    cost = 0
+    for row, each in enumerate(problem.classes):
+        model.add(sum(placed[row]) <= each.count)
+        cost += each.unscheduled * (each.count - sum(placed[row]))
+        cost += sum(int(problem.costs[row, column]) * placed[row][column] for column in range(shape[1]))
+    for column in range(shape[1]):
+        pays = [model.new_bool_var("") for _ in range(int(min(problem.slots[column], problem.free["cpu"][column])))]
+        model.add(sum(placed[row][column] for row in range(shape[0])) == sum(pays))
+        first, step = int(problem.node_costs.first[column]), problem.node_costs.step
+        cost += sum((first + step * number) * one for number, one in enumerate(pays))
+    model.minimize(cost)
+    solver = solvers.cp_model().CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.status_name(solver.solve(model)) == "OPTIMAL"
+    least: int = round(solver.objective_value)
+    return least
+
+
+@settings(max_examples=120, deadline=None)
+@given(crowded())
+def test_a_flow_is_the_cheapest_however_many_pods_a_node_takes(problem: FlowProblem) -> None:
+    solution = solve_flow(problem)
+    assert problem.allows(solution)
+    assert problem.cost(solution) == least_cost(problem)

@@ -113,7 +113,7 @@ def test_a_simulation_report_has_the_result(tmp_path: Path) -> None:
     result = simulation.run()
     text = simulation_report(result, simulation)
     page, data = Page(text), embedded_data(text)
-    assert "1 of 4" in page.text  # placed; two are pending, one was preempted
+    assert "1 of 2" in page.text  # the third was preempted, the fourth is its replacement: pending, too
     assert "2 pods ReplicaSet/tall web-" in page.text
     assert "The decision about default/tall web-" in page.text
     assert "NodeResourcesFit: Insufficient cpu" in page.text

@@ -24,11 +24,11 @@ from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow.reports.model import amount_text
+from kubestow.reports.model import Paragraph, amount_text
 from kubestow.testing import builders
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.manifests import resulting_objects
-from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
+from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
 from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.simulation.timeline import TypicalPods
@@ -150,6 +150,14 @@ def test_preempted_pods_are_replaced_by_their_controller(tmp_path: Path) -> None
     assert (outcomes["high"].state, outcomes["high"].node) == (OutcomeState.RUNNING, "a")
     [replacement] = [o for o in result.outcomes if o.name.startswith("rs-")]
     assert replacement.state is OutcomeState.PENDING
+    origins = [outcome.origin for outcome in (outcomes["low"], outcomes["high"], replacement)]
+    assert origins == [Origin.CLUSTER, Origin.WORKLOAD, Origin.REPLACEMENT]
+    headline, *_ = result.blocks()
+    assert isinstance(headline, Paragraph)
+    assert headline.text.startswith("1 of 1 pods placed; 1 of 1 nodes in use")
+    assert headline.text.endswith(
+        "\n1 pods preempted, 1 of which ran before; of their replacements, 0 of 1 pods placed, 1 pending"
+    )
     assert result.run["preemptions"] == 1
     alone = run(within, arrivals(tmp_path, high, within=within), replacements=False)
     assert {o.name for o in alone.outcomes} == {"low", "high"}

@@ -68,12 +68,57 @@ def test_constraints_of_pods_count(tmp_path: Path) -> None:
     assert (found.fitting, found.mix) == (1, {"large": 4})
 
 
-def test_a_shape_in_which_a_pod_does_not_fit_is_never_enough(tmp_path: Path) -> None:
-    found = needed(tmp_path, [pod("huge", cpu="8"), pod("small", cpu="2")], pool("small", "4"))
-    assert found.mix is None
-    ((message, count),) = found.pending
-    assert (count, "Insufficient cpu" in message) == (1, True)
-    assert found.single[0].nodes is None
+def test_pods_that_fit_with_no_number_of_nodes_are_named_and_the_rest_is_answered(tmp_path: Path) -> None:
+    on_ssd = pod("ssd", cpu="1", nodeSelector={"disk": "ssd"})
+    web = workload("Deployment", "web", replicas=6, cpu="1")
+    found = needed(tmp_path, [pod("huge", cpu="8"), on_ssd, web], pool("large", "4"))
+    assert (found.pods, found.fitting, found.mix, found.single[0].nodes) == (8, 1, {"large": 2}, 2)
+    reasons = {name: group.message for group in found.never for name in group.pods}
+    assert sorted(reasons) == ["default/huge", "default/ssd"]
+    assert "Insufficient cpu" in reasons["default/huge"]
+    assert "didn't match Pod's node affinity/selector" in reasons["default/ssd"]
+    assert found.document()["pending"][0]["names"] == ["default/huge"]
+
+
+def test_if_no_pod_ever_fits_there_is_no_mix(tmp_path: Path) -> None:
+    found = needed(tmp_path, [pod("huge", cpu="8")], pool("small", "4"))
+    assert (found.mix, found.fitting, [group.pods for group in found.never]) == (None, 0, [("default/huge",)])
+    assert found.answer() == "0 of 1 pods fit without further nodes; 1 fit with no number of nodes"
+
+
+def test_what_exceeds_the_largest_pools_is_set_aside(tmp_path: Path) -> None:
+    found = needed(tmp_path, [workload("Deployment", "web", replicas=10, cpu="1")], pool("large", "4", max_nodes=2))
+    assert (found.mix, sum(len(group.pods) for group in found.never)) == ({"large": 2}, 1)
+
+
+def test_a_pod_that_needs_a_later_zone_of_a_pool_or_another_pod_is_not_set_aside(tmp_path: Path) -> None:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    objects = [
+        pod("zonal", cpu="2", nodeSelector={"topology.kubernetes.io/zone": "c"}),
+        workload("Deployment", "follower", replicas=1, cpu="1", pod_spec={"affinity": affinity, "priority": 5}),
+        workload("Deployment", "db", replicas=1, cpu="2"),
+        pod("huge", cpu="8"),
+    ]
+    found = needed(tmp_path, objects, pool("large", "4", zones=("a", "b", "c")))
+    assert (found.mix, [group.pods for group in found.never]) == ({"large": 3}, [("default/huge",)])
+
+
+def test_room_that_no_pod_may_use_does_not_count_for_the_lower_bound(tmp_path: Path) -> None:
+    tainted = node("tainted", cpu="64", taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}])
+    within = cluster(tmp_path, tainted, node("old", cpu="1"))
+    found = needed(
+        tmp_path, [workload("Deployment", "web", replicas=9, cpu="1")], pool("large", "4", 2.0), within=within
+    )
+    assert (found.price, found.lower_bound) == (4.0, 4.0)
+
+
+def test_progress_moves_while_one_number_of_nodes_is_tried(tmp_path: Path) -> None:
+    within, seen = cluster(tmp_path, node("old", cpu="1")), list[int]()
+    pods = arrivals(tmp_path, *(pod(f"p{index}", cpu=f"{100 + index}m") for index in range(8)), within=within)
+    nodes_needed(within, pods, [pool("large", "64")], progress=seen.append)
+    assert len(seen) >= 8
+    assert seen == sorted(set(seen))
 
 
 def test_pods_that_wait_for_each_other_are_tried_again(tmp_path: Path) -> None:

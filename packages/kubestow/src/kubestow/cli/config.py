@@ -9,7 +9,7 @@ import click
 from msgspec import structs
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.inputs import emulated_version_option, parse_gates
+from kubestow.cli.inputs import emulated_version_option, parse_gates, plugin_option
 from kubestow.cli.output import MAX_MESSAGE, output_option, print_data
 from kubestow.files import read_file, read_standard_input
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from kubestow.framework.profile import Registry
     from kubestow.rules.minors import Minor
 
-_PLUGINS = click.option(
-    "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register; can be repeated."
-)
 _GATES = click.option("--feature-gates", default="", help="Feature gates, as Name=true,Other=false.")
 
 
@@ -41,7 +38,7 @@ def config() -> None:
 
 @config.command("check")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@_PLUGINS
+@plugin_option
 @_GATES
 @emulated_version_option
 @output_option("text", "json", "yaml")
@@ -102,7 +99,7 @@ def _errors(source: bytes, gates: FeatureGates, registry: Registry) -> list[Fiel
 @config.command("show")
 @click.argument("file", required=False)
 @click.option("--points", is_flag=True, help="Show the plugins of each extension point in call order.")
-@_PLUGINS
+@plugin_option
 @_GATES
 @emulated_version_option
 @click.option(
@@ -150,7 +147,7 @@ def show(
 
 @config.command("convert")
 @click.argument("file")
-@_PLUGINS
+@plugin_option
 @_GATES
 @emulated_version_option
 @output_option("yaml", "json")

@@ -108,7 +108,12 @@ DESCHEDULE = FlagCatalog(
         "Logs": _section("Logs"),
         "kubestow": (
             Flag("plugin", STRINGS, (), "Descheduling plugin to register, as module:Class; can be repeated."),
-            Flag("scheduler-plugin", STRINGS, (), "Scheduler plugin to register, as module:Class; can be repeated."),
+            Flag(
+                "scheduler-plugin",
+                STRINGS,
+                (),
+                "Scheduler plugin to register, as module:Class or file.py:Class; can be repeated.",
+            ),
         ),
     },
     removed={},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow.cli.ending import run_until, wait_for_signal
-from kubestow.cli.inputs import ClusterConnection, is_loopback, newest_valid, parse_minor
+from kubestow.cli.inputs import ClusterConnection, is_loopback, newest_valid, parse_minor, plugin_option
 from kubestow.rules.minors import NOT_COMPARED, Minor
 
 if TYPE_CHECKING:
@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--plugin",
-    "plugins",
-    multiple=True,
-    metavar="MODULE:CLASS",
-    help="A plugin to serve, or to register with --config.",
-)
+@plugin_option
 @click.option(
     "--config",
     "config_file",

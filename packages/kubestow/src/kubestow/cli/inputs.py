@@ -237,13 +237,25 @@ emulated_version_option = click.option(
     f"{NOT_COMPARED}.",
 )
 
+#: How a plugin is named on the command line.
+PLUGIN = "module:Class or file.py:Class"
+
+#: Adds ``--plugin`` to a command, which gets the references as ``plugins``.
+plugin_option = click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help=f"Plugin to register, as {PLUGIN}; can be repeated.",
+)
+
 #: Adds the options that configure the scheduler; the command gets them as ``scheduler``.
 scheduler_options = grouped_options(
     "scheduler",
     SchedulerInput,
     (
         click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."),
-        click.option("--plugin", "plugins", multiple=True, help="A plugin, as module:Class or file.py:Class."),
+        plugin_option,
         click.option("--feature-gates", "feature_gates", default="", help="Feature gates: Name=true,Other=false."),
         emulated_version_option,
     ),
@@ -263,6 +275,7 @@ _PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 #: What admission of new pods depends on; their absence does not matter to existing pods.
 _FOR_ADMISSION = (
     "/api/v1/limitranges",
+    "/api/v1/resourcequotas",
     "/apis/node.k8s.io/v1/runtimeclasses",
 )
 _CLAIM_TEMPLATES = "resourceclaimtemplates"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubestow.cli.inputs import parse_minor, plugin_option
 from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
 from kubestow.errors import InputError
 from kubestow.rules.minors import NOT_COMPARED
@@ -29,7 +30,7 @@ _SHOWN = 20
     type=click.Path(path_type=Path, dir_okay=False),
     help="Decide again under this KubeSchedulerConfiguration, and report what differs.",
 )
-@click.option("--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register.")
+@plugin_option
 @click.option("--feature-gates", help="Feature gates with --config, as Name=true,Other=false. Default: the recorded.")
 @click.option(
     "--emulated-version",
@@ -156,7 +157,6 @@ def _redecided(
     emulated_version: str,
 ) -> tuple[dict[str, Any], str, int]:
     from kubestow import config
-    from kubestow.cli.inputs import parse_minor
     from kubestow.flight_record.exact_replay import recorded_gates, recorded_minor
     from kubestow.flight_record.redecision import redecide
     from kubestow.plugins.configuration_file import read_configuration

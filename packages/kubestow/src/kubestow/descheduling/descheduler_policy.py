@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -127,23 +129,40 @@ _KUBERNETES_METRICS, _PROMETHEUS = "KubernetesMetrics", "Prometheus"
 
 
 def load_policy(
-    source: str | bytes | Mapping[str, Any], *, registry: Registry, subject: str = "policy"
+    source: str | bytes | Mapping[str, Any], *, registry: Registry, subject: str = "policy", staged: bool = False
 ) -> DeschedulerPolicy:
     """A policy with decoded arguments, from YAML or JSON text or plain data.
 
-    Every profile has DefaultEvictor as a filter, and arguments for it. Raises ConfigurationError with all mistakes of
-    the first stage that finds any; ``subject`` names the policy in it, for example its file.
+    Every profile has DefaultEvictor as a filter, and arguments for it. Raises ConfigurationError with all mistakes, or,
+    if ``staged``, as the descheduler with those of the first stage that finds any, one for each plugin's arguments;
+    ``subject`` names the policy in it, for example its file.
     """
     try:
         document = parse_document(source)
     except DocumentError as failure:
         raise configuration_error(subject, [failure.error]) from None
     policy, errors = _decode(document, registry)
-    for validate in (_argument_errors, _profile_errors):
-        errors = errors or list(validate(policy, registry))
+    undecoded = [error.path for error in errors]
+    if not undecoded or (not staged and isinstance(document.data, Mapping)):
+        found = _argument_errors(policy, registry, first_only=staged)
+        # What could not be decoded is at its default, whose mistakes are not those of the policy.
+        errors += (error for error in found if not _is_within(error.path, undecoded))
+    if not errors or not staged:
+        errors += (error for error in _profile_errors(policy, registry) if not _is_within(error.path, undecoded))
     if errors:
-        raise configuration_error(subject, map(document.located, errors))
+        raise configuration_error(subject, map(document.located, dict.fromkeys(errors)))
     return policy
+
+
+def _is_within(path: str, undecoded: Iterable[str]) -> bool:
+    """Whether a mistake is in the arguments or the part of a policy that has fields which cannot be decoded."""
+    part = re.compile(r"profiles\[\d+\](\.pluginConfig\[\d+\]|\.plugins)?")
+    return any(not other or _part(part, path) == _part(part, other) for other in undecoded)
+
+
+def _part(part: re.Pattern[str], path: str) -> str:
+    found = part.match(path)
+    return found[0] if found else path.partition(".")[0].partition("[")[0]
 
 
 def with_priority_thresholds(
@@ -242,7 +261,7 @@ def _with_default_evictor(profile: DeschedulerProfile) -> DeschedulerProfile:
 # -- validation --------------------------------------------------------------------------------------------------------
 
 
-def _argument_errors(policy: DeschedulerPolicy, registry: Registry) -> Iterator[FieldError]:
+def _argument_errors(policy: DeschedulerPolicy, registry: Registry, *, first_only: bool) -> Iterator[FieldError]:
     for index, profile in enumerate(policy.profiles):
         for number, config in enumerate(profile.plugin_config):
             path = f"profiles[{index}].pluginConfig[{number}]"
@@ -250,7 +269,7 @@ def _argument_errors(policy: DeschedulerPolicy, registry: Registry) -> Iterator[
             if plugin is None:
                 yield FieldError(f"{path}.name", f"plugin {config.name} in pluginConfig not registered")
                 continue
-            for problem in plugin.validate(config.args):
+            for problem in islice(plugin.validate(config.args), 1 if first_only else None):
                 yield FieldError(f"{path}.args.{problem.path}".rstrip("."), problem.message)
     yield from _metrics_errors(policy)
     yield from _policy_errors(policy)
@@ -322,11 +341,12 @@ def _profile_errors(policy: DeschedulerPolicy, registry: Registry) -> Iterator[F
 
 
 def _extension_point_errors(profile: DeschedulerProfile, path: str, registry: Registry) -> Iterator[FieldError]:
+    unregistered = {config.name for config in profile.plugin_config} - registry.keys()  # which is reported there
     for point, base in BASES.items():
         unknown = [
             name
             for name in dict.fromkeys(profile.plugins.enabled(point))
-            if name not in registry or not issubclass(registry[name], base)
+            if name not in unregistered and (name not in registry or not issubclass(registry[name], base))
         ]
         if unknown:
             names = " ".join(sorted(unknown))

@@ -2,14 +2,15 @@
 
 When no task is ready, the loop does not sleep; its clock jumps to the next timer. An hour of backoff takes
 milliseconds, and runs are deterministic. If no timer is left, the loop raises :class:`Deadlock` instead of blocking.
-Without sockets and threads.
+There are no sockets: connecting raises OSError. Work for a thread is done at once, in no virtual time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -53,6 +54,27 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def advance(self, seconds: float) -> None:
         """Advance the virtual time."""
         self._virtual_now += seconds
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """Call the function; another thread would take real time."""
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        """Raises OSError."""
+        raise _no_network()
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        """Raises OSError."""
+        raise _no_network()
+
+
+def _no_network() -> OSError:
+    return OSError(errno.ENETUNREACH, "there is no network in virtual time")
 
 
 class VirtualClock:

@@ -134,7 +134,13 @@ def _import(reference: str, subject: str) -> object:
     try:
         module = _import_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
     except Exception as error:
-        raise InputError(subject, f"cannot be imported: {type(error).__name__}: {error}") from error
+        problem = f"cannot be imported: {type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError) and (error.name or "") in (
+            module_name,
+            module_name.partition(".")[0],
+        ):
+            problem += f"; a class in a file is named as {module_name.rpartition('.')[2]}.py:{class_name}"
+        raise InputError(subject, problem) from error
     try:
         return getattr(module, class_name)
     except AttributeError:

@@ -6,6 +6,7 @@ Products fill it with text that is ready to be read. :mod:`kubestow.reports.text
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,20 +47,25 @@ class Heading:
     text: str
 
 
+#: A number with a unit, or one of several; what stands for no number.
+_NUMBER = re.compile(r"[+-]?\d[\d,.]*( of \d[\d,.]*)?( ?(%|[A-Za-zµ]+))?")
+_NO_NUMBERS = ("", "-", "…")
+
+
 class Table:
-    """A table of texts: the columns but the first are aligned to the right, unless ``right`` names others.
+    """A table of texts: columns of numbers are aligned to the right, or those that ``right`` names.
 
     Units are part of the headings or the cells. In forms with markup a cell of several lines is a list, and ``caption``
     says what the table is about. With ``total`` the last row sums up the others.
     """
 
-    __slots__ = ("caption", "headings", "right", "rows", "total")
+    __slots__ = ("_right", "caption", "headings", "rows", "total")
 
     def __init__(
         self, *headings: str, right: Collection[str] | None = None, caption: str = "", total: bool = False
     ) -> None:
         self.headings = headings
-        self.right = frozenset(headings[1:] if right is None else right)
+        self._right = None if right is None else frozenset(right)
         self.caption, self.total = caption or headings[0], total
         self.rows: list[Sequence[str]] = []
 
@@ -71,7 +77,10 @@ class Table:
 
     def is_right(self, column: int) -> bool:
         """Whether the column with this index is aligned to the right."""
-        return self.headings[column] in self.right
+        if self._right is not None:
+            return self.headings[column] in self._right
+        cells = [row[column] for row in self.rows if row[column] not in _NO_NUMBERS]
+        return column > 0 and bool(cells) and all(map(_NUMBER.fullmatch, cells))
 
 
 @dataclass(frozen=True, slots=True)

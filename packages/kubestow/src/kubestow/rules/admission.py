@@ -1,4 +1,4 @@
-"""What admission plugins of the API server set in new pods, in manifests, in place.
+"""What admission plugins of the API server set in new pods, in manifests, in place, and what they refuse.
 
 The plugins are, in their order, LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass. Which objects a
 cluster has of the kinds that they read is up to the caller.
@@ -6,11 +6,12 @@ cluster has of the kinds that they read is up to the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kubestow.api.formats.quantity import nanos
 from kubestow.errors import InvalidObject
-from kubestow.rules.resource_lists import ResourceList
+from kubestow.rules.resource_lists import ResourceList, pod_resources
 
 Object = dict[str, Any]
 
@@ -42,6 +43,55 @@ def set_container_defaults(spec: Object, limit_range: Mapping[str, Any]) -> list
                     notes.append(f"{', '.join(missing)} {noun} for {prefix} {container.get('name', '')}")
             container["resources"] = resources
     return notes
+
+
+def pod_violations(spec: Object, limit_range: Mapping[str, Any]) -> Iterator[str]:
+    """The bounds of a LimitRange that a pod spec violates, in the words of kube-apiserver; one can occur twice."""
+    for item in (limit_range.get("spec") or {}).get("limits") or ():
+        if item.get("type") == "Container":
+            for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+                resources = container.get("resources") or {}
+                yield from violations(item, resources.get("requests") or {}, resources.get("limits") or {})
+        elif item.get("type") == "Pod":
+            requests = pod_resources(spec, "requests", with_overhead=False)
+            limits = pod_resources(spec, "limits", with_overhead=False)
+            yield from violations(item, requests, limits)
+
+
+def joined_violations(problems: Iterable[str]) -> str:
+    """The message of several violations, "" if there are none."""
+    distinct = list(dict.fromkeys(problems))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]" if distinct else ""
+
+
+def violations(item: Object, requests: ResourceList, limits: ResourceList | None) -> Iterator[str]:
+    """The bounds that requests and limits violate. Claims have no limits (None), so their requests are bounded."""
+    for name, bound in sorted((item.get("min") or {}).items()):
+        subject = f"minimum {name} usage per {item['type']} is {bound}"
+        if name not in requests:
+            yield f"{subject}.  No request is specified"
+        elif nanos(requests[name]) < nanos(bound):
+            yield f"{subject}, but request is {requests[name]}"
+        elif limits is not None and name in limits and nanos(limits[name]) < nanos(bound):
+            yield f"{subject}, but limit is {limits[name]}"
+    for name, bound in sorted((item.get("max") or {}).items()):
+        subject = f"maximum {name} usage per {item['type']} is {bound}"
+        bounded, noun = (requests, "request") if limits is None else (limits, "limit")
+        if name not in bounded:
+            yield f"{subject}.  No {noun} is specified"
+        elif nanos(bounded[name]) > nanos(bound):
+            yield f"{subject}, but {noun} is {bounded[name]}"
+        elif name in requests and nanos(requests[name]) > nanos(bound):
+            yield f"{subject}, but request is {requests[name]}"
+    for name, bound in sorted((item.get("maxLimitRequestRatio") or {}).items()):
+        subject = f"{name} max limit to request ratio per {item['type']} is {bound}"
+        request, limit = nanos(requests.get(name, "0")), nanos((limits or {}).get(name, "0"))
+        if not request:
+            yield f"{subject}, but no request is specified or request is 0"
+        elif not limit:
+            yield f"{subject}, but no limit is specified or limit is 0"
+        elif limit * 10**9 > nanos(bound) * request:
+            yield f"{subject}, but provided ratio is {limit / request:f}"
 
 
 # -- Priority --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from kubestow.rules.owners import SUFFIX_LENGTH
 
 Object = dict[str, Any]
@@ -104,6 +106,14 @@ def stateful_set_claims(stateful_set: Object, pod_name: str) -> Iterator[tuple[s
 
 
 # -- DaemonSets ----------------------------------------------------------------------------------------------------
+
+
+def revision_data(owner: Object) -> Object:
+    """The data of the revision with the template of a DaemonSet or StatefulSet."""
+    patch = {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
+    # Clients compare the stored bytes, so keys are sorted as in Go's encoding of maps.
+    data: Object = msgspec.json.decode(msgspec.json.encode(patch, order="sorted"))
+    return data
 
 
 def daemon_pod_labels(hash_: str, *, generation: str) -> dict[str, str]:

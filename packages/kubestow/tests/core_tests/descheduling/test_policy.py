@@ -147,6 +147,40 @@ profiles:
     ]
 
 
+def test_the_mistakes_of_all_stages_are_reported_at_once() -> None:
+    text = """\
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+gracePeriodSeconds: -1
+profiles:
+- name: main
+  pluginConfig:
+  - name: PodLifeTime
+    args: {maxPodLifetime: 60}
+  - name: LowNodeUtilization
+    args:
+      thresholds: {cpu: 120, memory: -1}
+      targetThresholds: {cpu: 50}
+      numberOfNodes: -1
+  plugins:
+    balance: {enabled: [LowNodeUtilization, PodLifeTime]}
+"""
+    arguments = "profiles[0].pluginConfig[1].args"
+    assert [path for path, _ in problems(text)] == [
+        "profiles[0].pluginConfig[0].args.maxPodLifetime",
+        f"{arguments}.thresholds.cpu",
+        f"{arguments}.thresholds.memory",
+        f"{arguments}.targetThresholds",
+        f"{arguments}.thresholds.cpu",
+        f"{arguments}.numberOfNodes",
+        "gracePeriodSeconds",
+        "profiles[0].plugins.balance.enabled",
+    ]
+    with pytest.raises(ConfigurationError) as staged:
+        load_policy(text, registry=REGISTRY, staged=True)
+    assert [path for path, _ in staged.value.problems] == ["profiles[0].pluginConfig[0].args.maxPodLifetime"]
+
+
 def test_a_plugin_without_arguments_is_refused() -> None:
     document = copy.deepcopy(policy("PodLifeTime"))
     document["profiles"][0]["pluginConfig"] = []

@@ -10,21 +10,22 @@ would make every pod half as large again. ``kubectl create token`` issues tokens
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import msgspec
 
-from kubestow.api.formats.quantity import nanos
 from kubestow.api.meta import convert
 from kubestow.api.storage import StorageClass
 from kubestow.errors import InvalidObject
 from kubestow.rules.admission import (
     apply_runtime_class,
     default_priority_class,
+    joined_violations,
+    pod_violations,
     set_container_defaults,
     tolerate_unreachable_nodes,
+    violations,
 )
-from kubestow.rules.resource_lists import ResourceList, pod_resources
 from kubestow.rules.volumes import default_storage_class
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
@@ -142,19 +143,8 @@ class LimitRanger:
 
     def validate_pod(self, kind: Kind, new: Object) -> None:
         """Raises a 403 StatusError for a pod outside the bounds."""
-        spec = new["spec"]
         for limit_range in self._ranges.in_namespace(new["metadata"]["namespace"]):
-            problems: list[str] = []
-            for item in (limit_range.get("spec") or {}).get("limits") or ():
-                if item["type"] == "Container":
-                    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
-                        resources = container.get("resources") or {}
-                        problems += _violations(item, resources.get("requests") or {}, resources.get("limits") or {})
-                elif item["type"] == "Pod":
-                    requests = pod_resources(spec, "requests", with_overhead=False)
-                    limits = pod_resources(spec, "limits", with_overhead=False)
-                    problems += _violations(item, requests, limits)
-            _raise(kind, new, problems)
+            _raise(kind, new, pod_violations(new["spec"], limit_range))
 
     def validate_claim(self, kind: Kind, new: Object) -> None:
         """Raises a 403 StatusError for a PersistentVolumeClaim outside the bounds."""
@@ -164,44 +154,13 @@ class LimitRanger:
             for item in (limit_range.get("spec") or {}).get("limits") or ():
                 if item["type"] == "PersistentVolumeClaim":
                     bounds = {"type": item["type"], "min": item.get("min"), "max": item.get("max")}
-                    problems += _violations(bounds, requests, None)
+                    problems += violations(bounds, requests, None)
             _raise(kind, new, problems)
 
 
-def _raise(kind: Kind, new: Object, problems: list[str]) -> None:
-    distinct = list(dict.fromkeys(problems))
-    if distinct:
-        raise kind.forbidden(new, distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]")
-
-
-def _violations(item: Object, requests: ResourceList, limits: ResourceList | None) -> Iterator[str]:
-    """The bounds that requests and limits violate. Claims have no limits (None), so their requests are bounded."""
-    for name, bound in sorted((item.get("min") or {}).items()):
-        subject = f"minimum {name} usage per {item['type']} is {bound}"
-        if name not in requests:
-            yield f"{subject}.  No request is specified"
-        elif nanos(requests[name]) < nanos(bound):
-            yield f"{subject}, but request is {requests[name]}"
-        elif limits is not None and name in limits and nanos(limits[name]) < nanos(bound):
-            yield f"{subject}, but limit is {limits[name]}"
-    for name, bound in sorted((item.get("max") or {}).items()):
-        subject = f"maximum {name} usage per {item['type']} is {bound}"
-        bounded, noun = (requests, "request") if limits is None else (limits, "limit")
-        if name not in bounded:
-            yield f"{subject}.  No {noun} is specified"
-        elif nanos(bounded[name]) > nanos(bound):
-            yield f"{subject}, but {noun} is {bounded[name]}"
-        elif name in requests and nanos(requests[name]) > nanos(bound):
-            yield f"{subject}, but request is {requests[name]}"
-    for name, bound in sorted((item.get("maxLimitRequestRatio") or {}).items()):
-        subject = f"{name} max limit to request ratio per {item['type']} is {bound}"
-        request, limit = nanos(requests.get(name, "0")), nanos((limits or {}).get(name, "0"))
-        if not request:
-            yield f"{subject}, but no request is specified or request is 0"
-        elif not limit:
-            yield f"{subject}, but no limit is specified or limit is 0"
-        elif limit * 10**9 > nanos(bound) * request:
-            yield f"{subject}, but provided ratio is {limit / request:f}"
+def _raise(kind: Kind, new: Object, problems: Iterable[str]) -> None:
+    if problem := joined_violations(problems):
+        raise kind.forbidden(new, problem)
 
 
 DEFAULT_ACCOUNT = "default"

@@ -7,11 +7,18 @@ of a resource. Devices of resource claims are not counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from kubestow.api.formats.quantity import nanos
-from kubestow.rules.pods import QOSClass, is_terminal, qos_class_of
-from kubestow.rules.resource_lists import ResourceList, added, exceeding, formatted, pod_resources, subtracted
+from kubestow.rules.resource_lists import ResourceList, subtracted
+from kubestow.rules.resource_quotas import (
+    charged,
+    has_scope,
+    limited,
+    matches,
+    missing_requirements,
+    pod_usage,
+    scope_requirements,
+)
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import DecodedObjects, Store
@@ -41,32 +48,28 @@ class ResourceQuotaAdmission:
                     raise kind.forbidden(new, f"failed quota: {quota['metadata']['name']}: must specify {missing}")
         usage = usage_of(kind, new)
         growth = usage if old is None else subtracted(usage, usage_of(kind, old))
-        charges = (
+        written = (
             # A quota that the object was out of the scope of before has counted nothing of it.
             _charged(kind, new, quota, growth if old is not None and is_in_scope(quota, kind, old) else usage)
             for quota in quotas
         )
-        return [charged for charged in charges if charged is not None]
+        return [quota for quota in written if quota is not None]
 
 
 def _charged(kind: Kind, new: Object, quota: Object, usage: ResourceList) -> Object | None:
     """The quota with ``usage`` added to its own; None if it limits nothing that grows. Raises a 403 StatusError."""
     hard, name = _hard(quota), quota["metadata"]["name"]
-    requested = {resource: amount for resource, amount in usage.items() if resource in hard and nanos(amount) > 0}
+    requested = limited(usage, hard)
     if not requested:
         return None
     used: ResourceList = (quota.get("status") or {}).get("used") or {}
     unknown = sorted(requested.keys() - used.keys())
     if unknown:
         raise kind.forbidden(new, f"status unknown for quota: {name}, resources: {','.join(unknown)}")
-    charged = used | {resource: added(used, requested)[resource] for resource in requested}
-    if exceeded := exceeding({resource: charged[resource] for resource in requested}, hard):
-        problem = (
-            f"exceeded quota: {name}, requested: {formatted(requested, exceeded)}, used: {formatted(used, exceeded)},"
-            f" limited: {formatted(hard, exceeded)}"
-        )
+    after, problem = charged(name, hard, used, requested)
+    if problem:
         raise kind.forbidden(new, problem)
-    return {**quota, "metadata": dict(quota["metadata"]), "status": {**quota["status"], "used": charged}}
+    return {**quota, "metadata": dict(quota["metadata"]), "status": {**quota["status"], "used": after}}
 
 
 def _hard(quota: Object) -> ResourceList:
@@ -79,8 +82,6 @@ def _hard(quota: Object) -> ResourceList:
 _COUNTED = frozenset(
     {"configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas", "secrets", "services"}
 )
-#: What a quota can require every container of a pod to specify.
-_REQUIRED = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
 _CLASS_SUFFIX = ".storageclass.storage.k8s.io/"
 
 
@@ -90,7 +91,7 @@ def usage_of(kind: Kind, obj: Object) -> ResourceList:
     if kind.storage in _COUNTED:
         usage[kind.storage] = "1"
     if kind.storage == "pods":
-        usage |= _pod_usage(obj)
+        usage |= pod_usage(obj)
     elif kind.storage == "persistentvolumeclaims":
         usage |= _claim_usage(obj)
     elif kind.storage == "services":
@@ -100,25 +101,12 @@ def usage_of(kind: Kind, obj: Object) -> ResourceList:
 
 def is_in_scope(quota: Object, kind: Kind, obj: Object) -> bool:
     """Whether an object has all scopes of a quota. Only pods and volume claims have scopes."""
-    spec = quota.get("spec") or {}
-    requirements = [*(spec.get("scopeSelector") or {}).get("matchExpressions", ())]
-    requirements += ({"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ())
+    requirements = scope_requirements(quota)
     if kind.storage == "pods":
-        return all(_has_scope(requirement, obj["spec"]) for requirement in requirements)
+        return all(has_scope(requirement, obj["spec"]) for requirement in requirements)
     if kind.storage == "persistentvolumeclaims":
         return all(_has_volume_scope(requirement, obj) for requirement in requirements)
     return not requirements
-
-
-def missing_requirements(spec: Object, hard: Iterable[str]) -> str:
-    """What containers of a pod must specify because of the resources of a quota: ``cpu for: a,b; memory for: a``."""
-    containers = (*spec["containers"], *(spec.get("initContainers") or ()))
-    missing: dict[str, list[str]] = {}
-    for name in sorted(set(hard).intersection(_REQUIRED)):
-        lacking = sorted(one["name"] for one in containers if name not in _resources_usage(one.get("resources") or {}))
-        if lacking:
-            missing[name] = lacking
-    return "; ".join(f"{name} for: {','.join(containers)}" for name, containers in missing.items())
 
 
 def counted_resources(kinds: Iterable[Kind], hard: Iterable[str]) -> list[Kind]:
@@ -144,27 +132,6 @@ def _may_use(storage: str, names: set[str]) -> bool:
     return False
 
 
-def _pod_usage(pod: Object) -> ResourceList:
-    if is_terminal((pod.get("status") or {}).get("phase")):
-        return {}
-    spec = pod["spec"]
-    resources = {"requests": pod_resources(spec, "requests"), "limits": pod_resources(spec, "limits")}
-    return {"pods": "1", **_resources_usage(resources)}
-
-
-def _resources_usage(resources: Object) -> ResourceList:
-    """Requests and limits under the names that quotas have for them."""
-    usage: ResourceList = {}
-    for name, quantity in (resources.get("requests") or {}).items():
-        usage[f"requests.{name}"] = quantity
-        if "/" not in name:
-            usage[name] = quantity
-    for name, quantity in (resources.get("limits") or {}).items():
-        if name in ("cpu", "memory", "ephemeral-storage"):
-            usage[f"limits.{name}"] = quantity
-    return usage
-
-
 def _claim_usage(claim: Object) -> ResourceList:
     spec = claim["spec"]
     storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
@@ -186,24 +153,6 @@ def _service_usage(spec: Object) -> ResourceList:
     return usage
 
 
-def _has_scope(requirement: Object, spec: Object) -> bool:
-    match requirement["scopeName"]:
-        case "Terminating":
-            return spec.get("activeDeadlineSeconds") is not None
-        case "NotTerminating":
-            return spec.get("activeDeadlineSeconds") is None
-        case "BestEffort":
-            return qos_class_of(spec) is QOSClass.BEST_EFFORT
-        case "NotBestEffort":
-            return qos_class_of(spec) is not QOSClass.BEST_EFFORT
-        case "CrossNamespacePodAffinity":
-            terms = _affinity_terms(spec.get("affinity") or {})
-            return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms)
-        case "PriorityClass":
-            return _matches(requirement, spec.get("priorityClassName") or "")
-    return False
-
-
 def _has_volume_scope(requirement: Object, claim: Object) -> bool:
     """Whether one of the volume attributes classes that a claim refers to is in the scope."""
     if requirement["scopeName"] != "VolumeAttributesClass":
@@ -214,25 +163,4 @@ def _has_volume_scope(requirement: Object, claim: Object) -> bool:
         status.get("currentVolumeAttributesClassName"),
         (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName"),
     )
-    return any(_matches(requirement, name) for name in [one for one in names if one] or [""])
-
-
-def _matches(requirement: Object, value: str) -> bool:
-    match requirement["operator"]:
-        case "In":
-            return bool(value) and value in (requirement.get("values") or ())
-        case "NotIn":
-            return value not in (requirement.get("values") or ())
-        case "Exists":
-            return bool(value)
-        case "DoesNotExist":
-            return not value
-    return False
-
-
-def _affinity_terms(affinity: Object) -> Iterator[Object]:
-    for kind in ("podAffinity", "podAntiAffinity"):
-        part = affinity.get(kind) or {}
-        yield from part.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-        for weighted in part.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
-            yield weighted["podAffinityTerm"]
+    return any(matches(requirement, name) for name in [one for one in names if one] or [""])

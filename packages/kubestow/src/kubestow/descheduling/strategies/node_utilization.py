@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Annotated
 
 import msgspec
@@ -29,8 +28,8 @@ class Balancing:
     """Evicts pods from source nodes while the destinations have room of every resource.
 
     ``sources`` and ``destinations`` are positions in ``usage``; ``capacity`` are the amounts up to which destinations
-    may be filled, int64 by resource. ``why`` is the message of the evictions. Where it is not known what pods use,
-    nothing but ``node_limit`` ends the evictions of a node.
+    may be filled, int64 by resource. ``why`` is the message of the evictions from a source. Where it is not known what
+    pods use, nothing but ``node_limit`` ends the evictions of a node.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class Balancing:
         destinations: NDArray[np.intp],
         capacity: Mapping[str, NDArray[np.int64]],
         *,
-        why: str,
+        why: Callable[[int], str],
         excluded_namespaces: frozenset[str] = frozenset(),
         node_limit: int | None = None,
     ) -> None:
@@ -85,7 +84,7 @@ class Balancing:
         is_done: Callable[[int, Mapping[str, int]], bool],
     ) -> EvictionOutcome:
         """Evict pods of one node, until it is done or the room is used up. The outcome of the last eviction."""
-        evicted, outcome = 0, EvictionOutcome.REFUSED
+        evicted, outcome, why = 0, EvictionOutcome.REFUSED, self._why(position)
         for pod in self._evictor.in_order(pods, key=eviction_order):
             if is_done(position, used) or not self._has_room() or evicted == self._node_limit:
                 break
@@ -96,7 +95,7 @@ class Balancing:
             amounts = self._usage.of_pod(pod)
             if amounts is None:
                 continue
-            outcome = self._evictor.evict(pod, self._why)
+            outcome = self._evictor.evict(pod, why)
             if outcome.evicted:
                 evicted += 1
                 for name, amount in amounts.items():
@@ -187,7 +186,7 @@ class LowNodeUtilization(BalancePlugin):
 
     @classmethod
     def validate(cls, args: LowNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
-        return islice(_low_problems(args), 1)  # later ones may follow from the first
+        return _low_problems(args)
 
     @classmethod
     def prometheus_queries(cls, args: LowNodeUtilizationArgs) -> Sequence[str]:
@@ -217,21 +216,27 @@ class LowNodeUtilization(BalancePlugin):
             usage,
             low,
             capacity,
-            why="its node uses more than the target",
+            why=lambda position: _excess(usage, targets, position),
             excluded_namespaces=frozenset(args.evictable_namespaces.exclude if args.evictable_namespaces else ()),
             node_limit=args.node_limit,
         )
         balancing.run(fullest_first.tolist(), evictor.filter, is_below_target)
 
 
-def _first_threshold_problem(path: str, thresholds: Thresholds) -> ArgumentProblem | None:
-    """The first mistake of thresholds, None if there is none."""
+def _excess(usage: Utilization, targets: Thresholds, position: int) -> str:
+    """By how much a node is above its targets, before pods are evicted."""
+    shares = ((name, float(usage.percent(name)[position]), target) for name, target in targets.items())
+    above = [f"{share:.0f}% of {name} (target: {target:.0f}%)" for name, share, target in shares if share > target]
+    return f"its node uses more than the target: {', '.join(above)}"
+
+
+def _threshold_problems(path: str, thresholds: Thresholds) -> Iterator[ArgumentProblem]:
+    """The mistakes of thresholds."""
     if not thresholds:
-        return ArgumentProblem(path, "no resource threshold is configured")
+        yield ArgumentProblem(path, "no resource threshold is configured")
     for name, percent in thresholds.items():
         if not 0 <= percent <= 100:
-            return ArgumentProblem(f"{path}.{name}", f"{name} threshold not in [0, 100] range")
-    return None
+            yield ArgumentProblem(f"{path}.{name}", f"{name} threshold not in [0, 100] range")
 
 
 def _namespace_problems(namespaces: Namespaces | None) -> Iterator[ArgumentProblem]:
@@ -245,13 +250,12 @@ def _namespace_problems(namespaces: Namespaces | None) -> Iterator[ArgumentProbl
 def _low_problems(args: LowNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
     yield from _namespace_problems(args.evictable_namespaces)
     for path, thresholds in (("thresholds", args.thresholds), ("targetThresholds", args.target_thresholds)):
-        if problem := _first_threshold_problem(path, thresholds):
+        for problem in _threshold_problems(path, thresholds):
             yield ArgumentProblem(problem.path, f"{path} config is not valid: {problem.message}")
     if args.thresholds.keys() != args.target_thresholds.keys():
         yield ArgumentProblem("targetThresholds", _DIFFERENT)
-        return
     for name, percent in args.thresholds.items():
-        if percent > args.target_thresholds[name] and not args.use_deviation_thresholds:
+        if percent > args.target_thresholds.get(name, percent) and not args.use_deviation_thresholds:
             text = f"thresholds' {name} percentage is greater than targetThresholds'"
             yield ArgumentProblem(f"thresholds.{name}", text)
     if args.number_of_nodes < 0:
@@ -301,7 +305,7 @@ class HighNodeUtilization(BalancePlugin):
 
     @classmethod
     def validate(cls, args: HighNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
-        return islice(_high_problems(args), 1)
+        return _high_problems(args)
 
     def balance(self, cluster: ClusterState, evictor: Evictor) -> None:
         args: HighNodeUtilizationArgs = self.args
@@ -317,7 +321,7 @@ class HighNodeUtilization(BalancePlugin):
             usage,
             others,
             usage.capped({}),
-            why="its node uses so little that it could be emptied",
+            why=lambda position: "its node uses so little that it could be emptied",
             excluded_namespaces=frozenset(args.evictable_namespaces.exclude if args.evictable_namespaces else ()),
         )
         balancing.run(emptiest_first.tolist(), lambda pod: evictor.filter(pod) and self._is_meant(pod))
@@ -332,8 +336,7 @@ class HighNodeUtilization(BalancePlugin):
 
 def _high_problems(args: HighNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
     yield from _namespace_problems(args.evictable_namespaces)
-    if problem := _first_threshold_problem("thresholds", args.thresholds):
-        yield problem
+    yield from _threshold_problems("thresholds", args.thresholds)
     for index, mode in enumerate(args.eviction_modes):
         if mode != _ONLY_THRESHOLDING_RESOURCES:
             yield ArgumentProblem(f"evictionModes[{index}]", f"invalid eviction mode {mode}")

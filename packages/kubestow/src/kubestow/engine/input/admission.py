@@ -2,17 +2,19 @@
 
 Manifests lack it, objects from a dump have it already. Applied are, in the API server's order: defaults of the pod
 (:mod:`kubestow.rules.defaults`), the admission plugins LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass
-(:mod:`kubestow.rules.admission`), and the label keys of pod affinity terms. Quotas and pod security are not enforced.
+(:mod:`kubestow.rules.admission`), and the label keys of pod affinity terms. LimitRanges and ResourceQuotas refuse new
+pods (:class:`Refusals`); pod security is not enforced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from kubestow.api.core import Pod
 from kubestow.api.formats.quantity import nanos
 from kubestow.api.meta import convert
 from kubestow.errors import InvalidObject, InvalidQuantity
@@ -20,6 +22,8 @@ from kubestow.rules.admission import (
     SYSTEM_PRIORITIES,
     apply_runtime_class,
     default_priority_class,
+    joined_violations,
+    pod_violations,
     set_container_defaults,
     tolerate_unreachable_nodes,
 )
@@ -28,6 +32,15 @@ from kubestow.rules.defaults import (
     default_pod_level_requests,
     default_pod_spec,
     merge_label_keys,
+)
+from kubestow.rules.resource_lists import ResourceList, added
+from kubestow.rules.resource_quotas import (
+    charged,
+    has_scope,
+    limited,
+    missing_requirements,
+    pod_usage,
+    scope_requirements,
 )
 
 Object = dict[str, Any]
@@ -48,6 +61,22 @@ class _LimitRange(msgspec.Struct, frozen=True):
     """The structure of a LimitRange, as far as admission reads it."""
 
     spec: _LimitRangeSpec = _LimitRangeSpec()
+
+
+class _QuotaSpec(msgspec.Struct, rename="camel", frozen=True):
+    hard: dict[str, Any] = {}
+    scopes: list[str] = []
+
+
+class _QuotaStatus(msgspec.Struct, frozen=True):
+    used: dict[str, Any] = {}
+
+
+class _ResourceQuota(msgspec.Struct, frozen=True):
+    """The structure of a ResourceQuota, as far as admission reads it."""
+
+    spec: _QuotaSpec = _QuotaSpec()
+    status: _QuotaStatus = _QuotaStatus()
 
 
 class _Overhead(msgspec.Struct, rename="camel", frozen=True):
@@ -77,6 +106,7 @@ class Admission:
     #: By namespace, as the API server has completed them.
     _limit_ranges: dict[str, list[Object]] = field(default_factory=dict)
     _runtime_classes: dict[str, Object] = field(default_factory=dict)
+    _quotas: dict[str, list[Object]] = field(default_factory=dict)
     #: The spec of claims by namespace and name of the ResourceClaimTemplate.
     claim_templates: dict[tuple[str, str], Object] = field(default_factory=dict)
 
@@ -97,6 +127,11 @@ class Admission:
                         _check_amounts(limit.get(part), f"spec.limits[{index}].{part}")
                     default_limit_range_item(limit)
                 self._limit_ranges.setdefault(namespace, []).append(manifest)
+            case "ResourceQuota":
+                quota = convert(_ResourceQuota, manifest)
+                _check_amounts(quota.spec.hard, "spec.hard")
+                _check_amounts(quota.status.used, "status.used")
+                self._quotas.setdefault(namespace, []).append(manifest)
             case "RuntimeClass":
                 _check_amounts(convert(_RuntimeClass, manifest).overhead.pod_fixed, "overhead.podFixed")
                 self._runtime_classes[name] = manifest
@@ -125,6 +160,15 @@ class Admission:
             apply_runtime_class(spec, runtime_class)
         merge_label_keys(spec, (pod.get("metadata") or {}).get("labels") or {})
 
+    def limit_range_refusal(self, spec: Object, namespace: str) -> str:
+        """Why the LimitRanges of a namespace refuse a complete pod spec, "" if they do not."""
+        refusals = (joined_violations(pod_violations(spec, each)) for each in self._limit_ranges.get(namespace, ()))
+        return next(filter(None, refusals), "")
+
+    def quotas(self, namespace: str) -> Sequence[Object]:
+        """The ResourceQuotas of a namespace."""
+        return self._quotas.get(namespace, ())
+
     def set_priority(self, spec: Object) -> None:
         """Set priority and preemption policy of a pod spec by its priority class. Raises InvalidObject."""
         name, classes = spec.get("priorityClassName"), self._priority_classes
@@ -139,6 +183,63 @@ class Admission:
         spec["priority"] = priority_class.get("value", 0)
         policy = priority_class.get("preemptionPolicy") or "PreemptLowerPriority"
         spec["preemptionPolicy"] = spec.get("preemptionPolicy") or policy
+
+
+class Refusals:
+    """Which new pods the LimitRanges and ResourceQuotas of a cluster refuse, in the words of kube-apiserver.
+
+    Quotas are charged with each pod that is not refused. What the ``existing`` pods use is what the status of a quota
+    says, or else the sum of their own usage.
+    """
+
+    def __init__(self, admission: Admission, existing: Iterable[Pod]) -> None:
+        self._admission, self._existing = admission, existing
+        #: What is used of each quota, by namespace and name.
+        self._used: dict[tuple[str, str], ResourceList] = {}
+
+    def refusal(self, pod: Object, namespace: str) -> str:
+        """Why a complete new pod is refused, "" if it is not."""
+        spec = pod["spec"]
+        if refusal := self._admission.limit_range_refusal(spec, namespace):
+            return refusal
+        charges: dict[tuple[str, str], ResourceList] = {}
+        usage = {"count/pods": "1", **pod_usage(pod)}
+        for quota in self._admission.quotas(namespace):
+            if not all(has_scope(each, spec) for each in scope_requirements(quota)):
+                continue
+            name, hard = quota["metadata"]["name"], _hard(quota)
+            if missing := missing_requirements(spec, hard):
+                return f"failed quota: {name}: must specify {missing}"
+            requested = limited(usage, hard)
+            after, problem = charged(name, hard, self._use(quota, namespace), requested)
+            if problem:
+                return problem
+            charges[namespace, name] = after
+        self._used |= charges
+        return ""
+
+    def _use(self, quota: Object, namespace: str) -> ResourceList:
+        key = namespace, quota["metadata"]["name"]
+        if key not in self._used:
+            scopes = scope_requirements(quota)
+            manifests = (
+                {"spec": msgspec.to_builtins(pod.spec), "status": {"phase": pod.status.phase}}
+                for pod in self._existing
+                if pod.metadata.namespace == namespace
+            )
+            lists = [
+                {"count/pods": "1", **pod_usage(manifest)}
+                for manifest in manifests
+                if all(has_scope(each, manifest["spec"]) for each in scopes)
+            ]
+            told = (quota.get("status") or {}).get("used") or {}
+            self._used[key] = dict.fromkeys(_hard(quota), "0") | added(*lists) | told
+        return self._used[key]
+
+
+def _hard(quota: Object) -> ResourceList:
+    hard: ResourceList = (quota.get("spec") or {}).get("hard") or {}
+    return hard
 
 
 def _check_requests(spec: Object) -> None:

@@ -33,6 +33,7 @@ ADMISSION_KINDS: frozenset[TypeName] = frozenset(
     {
         ("scheduling.k8s.io/v1", "PriorityClass"),
         ("v1", "LimitRange"),
+        ("v1", "ResourceQuota"),
         ("node.k8s.io/v1", "RuntimeClass"),
         ("resource.k8s.io/v1", "ResourceClaimTemplate"),
     }
