@@ -9,7 +9,7 @@ admitted jobs count, so that no share lies idle for pods that may not be schedul
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from kubestow.api.formats.int64 import exact_sum
@@ -18,7 +18,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.requests import PODS
 from kubestow_contrib.preemption_toleration import PriorityClass
-from kubestow_contrib.volcano.pod_groups import PodGroup, group_of
+from kubestow_contrib.volcano.pod_groups import PodGroup, group_of, task_of
 from kubestow_contrib.volcano.queues import (
     DEFAULT_QUEUE,
     TOLERANCE,
@@ -68,6 +68,8 @@ class Job:
         self.key = key
         self.queue = ""
         self.min_member = 1
+        #: How many pods each task needs before any of the job runs.
+        self.min_task_member: Mapping[str, int] = {}
         self.min_resources: Amounts | None = None
         self.priority_class = ""
         self.priority = 0
@@ -80,6 +82,23 @@ class Job:
         self.placed: dict[str, PodInfo] = {}
         self.requested: Counter[str] = Counter()
         self.allocated: Counter[str] = Counter()
+
+    def lacking_task(self, pods: Iterable[PodInfo]) -> str:
+        """Which of its tasks has too few of these pods, and how many; empty if none has.
+
+        As in Volcano, tasks count only if the job needs the pods of all of them.
+        """
+        if not self.min_task_member or self.min_member < sum(self.min_task_member.values()):
+            return ""
+        found = Counter(task_of(pod.pod) for pod in pods)
+        return next(
+            (
+                f"task {name} of PodGroup {self.key} needs {least} pods, {found[name]} are there"
+                for name, least in self.min_task_member.items()
+                if found[name] < least
+            ),
+            "",
+        )
 
     @property
     def unused_minimum(self) -> Counter[str]:
@@ -455,6 +474,7 @@ class Accounts:
             if group is not None:
                 job.is_admitted = job.is_admitted or group.status.phase in _ADMITTED
                 job.min_member, job.priority_class = group.spec.min_member, group.spec.priority_class_name
+                job.min_task_member = group.spec.min_task_member
                 job.created = group.metadata.creation_timestamp or ""
                 try:
                     if group.spec.min_resources:

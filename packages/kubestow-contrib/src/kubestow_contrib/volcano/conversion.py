@@ -99,6 +99,7 @@ def to_scheduler_configuration(data: Any) -> dict[str, Any]:
         "preEnqueue": {"enabled": _THIS},
         "preFilter": {"enabled": _THIS, "disabled": filters},
         "filter": {"disabled": filters},
+        "permit": {"enabled": _THIS if configuration.enabled("gang", "jobReady") else []},
         "postFilter": {"enabled": _THIS if evicts else [], "disabled": [{"name": "DefaultPreemption"}]},
         "score": {"enabled": _scores(configuration), "disabled": [{"name": "*"}]},
     }

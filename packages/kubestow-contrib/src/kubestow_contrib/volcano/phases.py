@@ -6,6 +6,8 @@
     Unknown      fewer, though some are running
     Completed    as many have succeeded, and none is left
 
+Pods that are terminating on nodes count, so that a group keeps its phase until they are gone.
+
 Statuses are compared once a second, outside scheduling cycles, and only differences are written. The scheduler does not
 watch finished pods, so each pod that ends is read once to see how it ended.
 """
@@ -20,11 +22,12 @@ from contextlib import suppress
 import msgspec
 
 from kubestow.api.formats.timestamps import timestamp
+from kubestow.cluster.pods.pod_groups import PodGroupName
 from kubestow.errors import APIError, KubestowError
 from kubestow.framework.interface import Handle
 from kubestow.log_fields import fields
 from kubestow_contrib.volcano.accounts import Accounts, Job, JobKey
-from kubestow_contrib.volcano.pod_groups import PodGroup, PodGroupCondition, PodGroupStatus
+from kubestow_contrib.volcano.pod_groups import VOLCANO, PodGroup, PodGroupCondition, PodGroupStatus
 
 _log = logging.getLogger(__name__)
 
@@ -82,9 +85,11 @@ class PodGroupPhases:
         running = 0 if job is None else sum(map(self._is_running, job.placed))
         succeeded, failed = old.succeeded + ended["Succeeded"], old.failed + ended["Failed"]
         least = max(group.spec.min_member, 1)
+        leaving = self._terminating(key)
         is_ready = placed + succeeded >= least
-        if is_ready:
-            phase = "Running" if placed or waiting else "Completed"
+        is_occupied = placed + succeeded + leaving >= least
+        if is_ready or (is_occupied and not (running and waiting)):
+            phase = "Running" if placed or waiting or leaving else "Completed"
         elif running:
             phase = "Unknown"
         else:
@@ -92,7 +97,7 @@ class PodGroupPhases:
         condition = None
         if is_ready:
             condition = PodGroupCondition(type="Scheduled", status="True", reason=_READY)
-        elif placed or waiting:
+        elif waiting or (placed and not is_occupied):
             why = refusal or f"pod group is not ready, {waiting} Pending, {least} minAvailable"
             tasks = placed + waiting + succeeded + failed
             condition = PodGroupCondition(
@@ -108,6 +113,15 @@ class PodGroupPhases:
                 condition = msgspec.structs.replace(condition, last_transition_time=timestamp(self._handle.now()))
                 conditions = [*(each for each in conditions if each not in own), condition]
         return PodGroupStatus(phase, conditions, running, succeeded, failed)
+
+    def _terminating(self, key: JobKey) -> int:
+        """How many pods of a group are terminating on nodes."""
+        cluster = self._handle.cluster
+        members = cluster.pod_groups.members(PodGroupName(VOLCANO.name, key.namespace, key.name))
+        return sum(
+            members.pods[uid].terminating and cluster.placed_pod(uid) is not None
+            for uid in members.pods.keys() - members.ready.keys()
+        )
 
     def _is_running(self, uid: str) -> bool:
         placed = self._handle.cluster.placed_pod(uid)

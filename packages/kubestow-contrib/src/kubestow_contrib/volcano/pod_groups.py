@@ -13,12 +13,17 @@ from kubestow.api.meta import APIObject
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 
 _ANNOTATION = "scheduling.k8s.io/group-name"
+_TASK_ANNOTATION = "volcano.sh/task-spec"
 
 
 class PodGroupSpec(APIObject, frozen=True):
-    """``spec``; ``queue``, ``min_resources`` and the priority are read by the plugin Volcano."""
+    """``spec``; all but ``min_member`` is read by the plugin Volcano.
+
+    ``min_task_member`` has the least number of pods by task, which a pod names by an annotation.
+    """
 
     min_member: int = 0
+    min_task_member: dict[str, int] = {}
     queue: str = ""
     min_resources: dict[str, Quantity] | None = None
     priority_class_name: str = ""
@@ -57,6 +62,11 @@ class PodGroup(CustomObject, frozen=True):
 def group_of(pod: Pod) -> str | None:
     """The name of the pod group that a pod names, None for a pod in none."""
     return pod.metadata.annotations.get(_ANNOTATION)
+
+
+def task_of(pod: Pod) -> str:
+    """The task of its job that a pod names, "" for none."""
+    return pod.metadata.annotations.get(_TASK_ANNOTATION, "")
 
 
 def _gang_policy(group: PodGroup) -> tuple[int, None]:

@@ -6,6 +6,7 @@ whose plugins have any victims, and all of its plugins have to agree.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
@@ -80,10 +81,12 @@ class EvictionRules:
         by_node: Iterable[Sequence[PodInfo]],
         *,
         leaving: Collection[str] = (),
+        highest_priority: float = math.inf,
     ) -> set[str]:
         """The uids of the pods that may be evicted for a pod of a job: all those of one of the nodes together.
 
-        ``leaving`` are the uids of pods that are being evicted already.
+        ``leaving`` are the uids of pods that are being evicted already. Pods of queues above the ``highest_priority``
+        are left out.
         """
         before = _Taken()
         for uid in leaving:
@@ -99,6 +102,7 @@ class EvictionRules:
                 and (of := self._accounts.job(info)) is not None
                 and info.uid in of.placed
                 and self._is_candidate(kind, pod, job, info, of)
+                and self._accounts.queues.rules[of.queue].priority <= highest_priority
             ]
             taken = before.copy()
             for info, of in sorted(self._decided(kind, pod, job, candidates), key=self._importance, reverse=True):

@@ -3,6 +3,7 @@
     QueueSort     the queue with the lowest share is next, and its first job (action allocate)
     PreEnqueue    a job's pods wait until the job is admitted (action enqueue)
     PreFilter     a pod waits while its queue would exceed what it deserves (proportion)
+    Permit        no pod of a job is bound while a task of it has too few pods on nodes (gang, minTaskMember)
     PostFilter    victims in the queue, in the job, or in queues above what they deserve (actions preempt and reclaim)
 
 Pods that neither belong to a PodGroup of Volcano nor name a queue are not affected, and come first. Gangs are the
@@ -12,7 +13,7 @@ matter of GangScheduling, which places all pods of a PodGroup in one cycle, with
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import (
     FilterRunner,
     Handle,
+    PermitPlugin,
     PostFilterPlugin,
     PostFilterResult,
     PreEnqueuePlugin,
@@ -60,7 +62,7 @@ _NO_JOB = Status.unschedulable("preemption: not eligible without a PodGroup or a
 _NOT_STARVING = Status.unschedulable("preemption: not eligible because the job has the pods that it needs.")
 
 
-class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
+class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, PermitPlugin):
     """Schedules by queues and jobs. The args are the configuration of Volcano, with its defaults."""
 
     name = "Volcano"
@@ -80,8 +82,9 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         self._order = JobOrder(configuration, self.accounts)
         self.subqueues = self._order
         self._enqueueing = Enqueueing(configuration, handle.cluster, self.accounts, self._order)
-        self._phases = PodGroupPhases(handle, self.accounts, self._enqueueing.admit)
+        self._phases = PodGroupPhases(handle, self.accounts, self._gate)
         self._limits = configuration.enabled("proportion", "allocatable")
+        self._needs_tasks = configuration.enabled("gang", "jobReady")
         self._sorts_by_priority = configuration.enabled("priority", "taskOrder")
         rules = EvictionRules(configuration, self.accounts, self._order)
         self._rules, self._shares = rules, _Shares(handle, self.accounts, limits=self._limits)
@@ -93,6 +96,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         on_change = partial(on, invalidates=Invalidation.NOTHING, hint=self._may_be_scheduled)
         self.events_to_register = (
             on_change(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
+            on_change(EventResource.UNSCHEDULABLE_POD, Action.ADD, event_filter=self._completes_tasks),
             on_change(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
             on_change(PodGroup, _ANY_CHANGE, event_filter=_is_more_than_status),
             on_change(_REQUESTS_WITHDRAWN, Action.UPDATE),
@@ -113,10 +117,28 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         return self.accounts.is_of_job(pod)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Gates the pods of a job that is not admitted."""
+        """Gates the pods of a job that is not admitted, or has too few pods of a task."""
         job = self.accounts.job(pod)
-        refusal = "" if job is None else self._enqueueing.admit(job)
+        refusal = "" if job is None else self._gate(job)
         return Status.unschedulable(refusal) if refusal else SUCCESS
+
+    def _gate(self, job: Job) -> str:
+        """Why no pod of a job may be scheduled; empty if they may. Admits the job if there is room."""
+        return self._enqueueing.admit(job) or self._lacking_task(job, job.pods.values())
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Rejects the pods of a job of which a task has too few pods on nodes; so its gang does not start."""
+        job = self.accounts.job(pod)
+        refusal = "" if job is None else self._lacking_task(job, job.placed.values())
+        return Status.unschedulable(refusal) if refusal else None
+
+    def _lacking_task(self, job: Job, pods: Iterable[PodInfo]) -> str:
+        return job.lacking_task(pods) if self._needs_tasks else ""
+
+    def _completes_tasks(self, old: Any, new: PodInfo) -> bool:
+        """Whether the job of an added pod counts pods by task."""
+        job = self.accounts.job(new)
+        return job is not None and bool(job.min_task_member)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Whether the queue of the pod may have it beside what it uses."""
@@ -141,7 +163,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
 
     def _may_be_scheduled(self, pod: PodInfo, old: Any, new: Any) -> bool:
         job = self.accounts.job(pod)
-        return job is None or self._rejection(pod, job) is None
+        return job is None or (self._rejection(pod, job) is None and not self._lacking_task(job, job.pods.values()))
 
     # -- preemption --------------------------------------------------------------------------------------------------
 
@@ -221,6 +243,8 @@ class _Evictions(DefaultPreemption):
         super().__init__(DefaultPreemptionArgs(), handle)
         self._kind, self._rules, self._shares = kind, rules, shares
         self.accounts = shares.accounts
+        #: Victims are taken from queues of no higher priority.
+        self._highest_priority = 0
         #: The victims of pods whose preemption may be in progress: they are not terminating yet, and yet as good as
         #: gone.
         self._victims: dict[str, tuple[PodInfo, ...]] = {}
@@ -236,10 +260,23 @@ class _Evictions(DefaultPreemption):
                 return PostFilterResult(Status.unschedulable(f"preemption: Queue {job.queue} has used its share."))
         else:
             filters = _ShareFilters(filters, self._shares, pod, job)
-        result = super().post_filter(state, pod, diagnosis, filters)
-        if result.status.ok:
-            self._victims[pod.uid] = result.victims
+        for priority in self._priorities(job):
+            self._highest_priority = priority
+            result = super().post_filter(state, pod, diagnosis, filters)
+            if result.status.ok:
+                self._victims[pod.uid] = result.victims
+            if result.status.ok or result.status.code is Code.ERROR:
+                break
         return result
+
+    def _priorities(self, job: Job) -> list[int]:
+        """The priorities of the queues from which victims may be taken, the lowest first: one search for each."""
+        queues = self.accounts.queues
+        if self._kind is not Eviction.OTHER_QUEUES:
+            names = {job.queue}
+        else:
+            names = {name for name, account in queues.accounts.items() if name != job.queue and account.allocated}
+        return sorted({queues.rules[name].priority for name in names if name in queues.rules}) or [0]
 
     def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:
         """None: former results do not hold, because queues are in use on all nodes."""
@@ -257,7 +294,9 @@ class _Evictions(DefaultPreemption):
         self._victims = {uid: victims for uid, victims in self._victims.items() if self.handle.is_preempting(uid)}
         leaving = {victim.uid for victims in self._victims.values() for victim in victims}
         by_node = map(others.at, np.flatnonzero(others.lengths).tolist())
-        found = self._rules.permitted(self._kind, pod, job, by_node, leaving=leaving)
+        found = self._rules.permitted(
+            self._kind, pod, job, by_node, leaving=leaving, highest_priority=self._highest_priority
+        )
         return np.fromiter((info.uid in found for info in others.infos), np.bool_, len(others.slots))
 
 
