@@ -9,5 +9,6 @@ jobs               the order of queues and of their jobs at every pop, and which
 phases             the phases of pod groups
 victims            which pods may be evicted for another (actions preempt and reclaim)
 volcano            the plugin Volcano, which connects them with the scheduler
+job_objects        the PodGroup and the pods of a Job, for offline commands
 binpack            the plugin VolcanoBinpack, a score
 """

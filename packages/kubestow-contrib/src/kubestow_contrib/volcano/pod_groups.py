@@ -12,8 +12,8 @@ from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 
-_ANNOTATION = "scheduling.k8s.io/group-name"
-_TASK_ANNOTATION = "volcano.sh/task-spec"
+GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+TASK_ANNOTATION = "volcano.sh/task-spec"
 
 
 class PodGroupSpec(APIObject, frozen=True):
@@ -61,12 +61,12 @@ class PodGroup(CustomObject, frozen=True):
 
 def group_of(pod: Pod) -> str | None:
     """The name of the pod group that a pod names, None for a pod in none."""
-    return pod.metadata.annotations.get(_ANNOTATION)
+    return pod.metadata.annotations.get(GROUP_ANNOTATION)
 
 
 def task_of(pod: Pod) -> str:
     """The task of its job that a pod names, "" for none."""
-    return pod.metadata.annotations.get(_TASK_ANNOTATION, "")
+    return pod.metadata.annotations.get(TASK_ANNOTATION, "")
 
 
 def _gang_policy(group: PodGroup) -> tuple[int, None]:
