@@ -3,6 +3,7 @@
 configuration      volcano-scheduler.conf: actions, tiers of plugins and their arguments
 conversion         from there to a profile of a KubeSchedulerConfiguration
 pod_groups         PodGroup objects, and how a pod names one
+kube_batch         the same objects in the API of kube-batch
 queues             Queue objects and their mistakes, and the division of the cluster among queues by fair shares
 accounts           jobs and queues with what their pods request and use
 jobs               the order of queues and of their jobs at every pop, and which are admitted (action enqueue)

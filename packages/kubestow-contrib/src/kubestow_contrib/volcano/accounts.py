@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from kubestow.api.formats.int64 import exact_sum
@@ -18,6 +19,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.requests import PODS
 from kubestow_contrib.preemption_toleration import PriorityClass
+from kubestow_contrib.volcano import kube_batch
 from kubestow_contrib.volcano.pod_groups import PodGroup, group_of, task_of
 from kubestow_contrib.volcano.queues import (
     DEFAULT_QUEUE,
@@ -153,7 +155,8 @@ class QueueAccounts:
 
     def __init__(self, cluster: Cluster, *, divides: bool) -> None:
         self._cluster, self._divides = cluster, divides
-        self._queue_objects = cluster.catalog(Queue)
+        #: Of two queues of one name, that of Volcano counts.
+        self._queue_objects = [cluster.catalog(kind) for kind in (kube_batch.Queue, Queue)]
         self.accounts: dict[str, QueueAccount] = {}
         self.rules: Mapping[str, QueueRules] = {}
         #: What all nodes have together. Kept by :meth:`update`.
@@ -162,7 +165,7 @@ class QueueAccounts:
         self.unused_minimum: Counter[str] = Counter()
         self._guaranteed: Counter[str] = Counter()
         self._capabilities: dict[str, Mapping[str, float]] = {}
-        self._rules_version = -1
+        self._rules_version: Hashable = _NEVER
         self._total_version: Hashable = _NEVER
         self._division: Division | None = None
         #: The queues whose requests have changed since the shares were computed.
@@ -177,13 +180,13 @@ class QueueAccounts:
     def update(self) -> bool:
         """Bring the rules and the total up to date; whether they have changed."""
         changed = False
-        if self._rules_version != self._queue_objects.version:
-            self._rules_version = self._queue_objects.version
-            self.rules = read_queues(self._queue_objects, self.rules)
+        if self._rules_version != (version := tuple(catalog.version for catalog in self._queue_objects)):
+            self._rules_version = version
+            self.rules = read_queues(chain.from_iterable(self._queue_objects), self.rules)
             changed = True
         nodes = self._cluster.nodes
-        if self._total_version != (version := (nodes.structure, nodes.allocatable.version)):
-            self._total_version = version
+        if self._total_version != (total_version := (nodes.structure, nodes.allocatable.version)):
+            self._total_version = total_version
             total = {name: exact_sum(nodes.allocatable[name].readonly) for name in nodes.allocatable}
             self.total = {**total, PODS: int(nodes.allowed_pods.readonly.sum())}
             changed = True
@@ -308,7 +311,7 @@ class Accounts:
     def __init__(self, cluster: Cluster, *, divides: bool, on_withdrawal: Callable[[], None] = lambda: None) -> None:
         self._on_withdrawal = on_withdrawal
         self._priority_classes = cluster.catalog(PriorityClass)
-        self._pod_groups = cluster.catalog(PodGroup)
+        self._pod_groups = [cluster.catalog(kind) for kind in (PodGroup, kube_batch.PodGroup)]
         self.jobs: dict[JobKey, Job] = {}
         self.queues = QueueAccounts(cluster, divides=divides)
         self._job_of: dict[str, Job] = {}
@@ -321,7 +324,8 @@ class Accounts:
         self.freed = 0
         #: The pods of PodGroups that have ended, for the reader to take.
         self.ended: deque[EndedPod] = deque(maxlen=_MOST_ENDED)
-        self._pod_groups.subscribe(self._pod_group_changed)
+        for catalog in self._pod_groups:
+            catalog.subscribe(self._pod_group_changed)
         cluster.listen_to_pods(self)
         cluster.listen_to_placements(self)
 
@@ -469,7 +473,8 @@ class Accounts:
             job.queue, job.min_member = _queue_annotation(pod), 1
             job.created = pod.metadata.creation_timestamp or ""
         else:
-            group = self._pod_groups.get(key.namespace, key.name)
+            found = (catalog.get(key.namespace, key.name) for catalog in self._pod_groups)
+            group = next((each for each in found if each is not None), None)
             job.queue = "" if group is None else group.spec.queue or DEFAULT_QUEUE
             if group is not None:
                 job.is_admitted = job.is_admitted or group.status.phase in _ADMITTED

@@ -10,6 +10,9 @@
       - name: binpack
         arguments: {binpack.weight: 10}
 
+Two fields are kubestow's own: ``schedulerName`` (``volcano``), and ``evictionRule``, which is ``volcano`` or
+``kube-batch``; the default is ``kube-batch`` if that is the name.
+
 It is also the form of the args of the plugin Volcano. Every mistake raises a ConfigurationProblem that names the field.
 Volcano itself ignores unknown fields and arguments, and replaces arguments of a wrong type by their defaults.
 """
@@ -20,6 +23,13 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from kubestow_contrib.volcano.pod_groups import KUBE_BATCH_NAME
+
+SCHEDULER_NAME = "volcano"
+"""The schedulerName of the profile, and of the pods that Volcano schedules, unless the configuration names another."""
+
+FIELDS = ("actions", "tiers", "schedulerName", "evictionRule")
 
 #: What a scheduler without a configuration does, as Volcano.
 DEFAULT: Mapping[str, Any] = {
@@ -126,6 +136,10 @@ class VolcanoConfiguration:
 
     actions: Sequence[str]
     tiers: Sequence[Sequence[PluginOption]]
+    #: Of the profile, and of the pods that it schedules.
+    scheduler_name: str = SCHEDULER_NAME
+    #: Whether kube-batch's rule decides which pods may be evicted, and when.
+    evicts_as_kube_batch: bool = False
 
     def plugin(self, name: str) -> PluginOption | None:
         """A plugin by name, None if no tier has it."""
@@ -164,8 +178,8 @@ def read_configuration(data: Any) -> VolcanoConfiguration:
     """Read a configuration from plain data. Raises ConfigurationProblem for the first mistake."""
     document = _mapping(data, "")
     for name in document:
-        if name not in ("actions", "tiers", "configurations", "metrics", "apiVersion", "kind"):
-            raise ConfigurationProblem(str(name), f"unknown field{_similar(str(name), ('actions', 'tiers'))}")
+        if name not in (*FIELDS, "configurations", "metrics", "apiVersion", "kind"):
+            raise ConfigurationProblem(str(name), f"unknown field{_similar(str(name), FIELDS)}")
     for name in ("configurations", "metrics"):
         if document.get(name):
             raise ConfigurationProblem(name, "is not supported")
@@ -184,7 +198,15 @@ def read_configuration(data: Any) -> VolcanoConfiguration:
             seen.add(option.name)
             options.append(option)
         tiers.append(options)
-    return VolcanoConfiguration(actions, tiers)
+    scheduler_name = document.get("schedulerName", SCHEDULER_NAME)
+    if not isinstance(scheduler_name, str) or not scheduler_name:
+        raise ConfigurationProblem("schedulerName", f"expected the name of a scheduler, got {_kind(scheduler_name)}")
+    default_rule = KUBE_BATCH_NAME if scheduler_name == KUBE_BATCH_NAME else SCHEDULER_NAME
+    rule = document.get("evictionRule", default_rule)
+    if rule not in (SCHEDULER_NAME, KUBE_BATCH_NAME):
+        expected = f'"{SCHEDULER_NAME}" or "{KUBE_BATCH_NAME}"'
+        raise ConfigurationProblem("evictionRule", f"expected {expected}, got {_kind(rule)}")
+    return VolcanoConfiguration(actions, tiers, scheduler_name, rule == KUBE_BATCH_NAME)
 
 
 def _actions(value: Any) -> list[str]:

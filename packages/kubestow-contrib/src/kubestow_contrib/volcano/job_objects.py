@@ -16,7 +16,7 @@ from kubestow.api.meta import convert
 from kubestow.errors import InvalidObject
 from kubestow.rules.owners import controller_reference
 from kubestow.rules.requests import requests_by_spec
-from kubestow_contrib.volcano.conversion import SCHEDULER_NAME
+from kubestow_contrib.volcano.configuration import SCHEDULER_NAME
 from kubestow_contrib.volcano.pod_groups import GROUP_ANNOTATION, TASK_ANNOTATION, PodGroup
 from kubestow_contrib.volcano.queues import DEFAULT_QUEUE
 

@@ -14,6 +14,8 @@ from kubestow.cluster.pods.pod_groups import PodGroupAPI
 
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 TASK_ANNOTATION = "volcano.sh/task-spec"
+KUBE_BATCH_NAME = "kube-batch"
+"""The schedulerName of the pods that kube-batch schedules."""
 
 
 class PodGroupSpec(APIObject, frozen=True):
@@ -64,6 +66,10 @@ def group_of(pod: Pod) -> str | None:
     return pod.metadata.annotations.get(GROUP_ANNOTATION)
 
 
+def _volcano_group_of(pod: Pod) -> str | None:
+    return None if pod.spec.scheduler_name == KUBE_BATCH_NAME else group_of(pod)
+
+
 def task_of(pod: Pod) -> str:
     """The task of its job that a pod names, "" for none."""
     return pod.metadata.annotations.get(TASK_ANNOTATION, "")
@@ -73,4 +79,4 @@ def _gang_policy(group: PodGroup) -> tuple[int, None]:
     return group.spec.min_member, None
 
 
-VOLCANO = PodGroupAPI("scheduling.volcano.sh", PodGroup, group_of, _gang_policy)
+VOLCANO = PodGroupAPI("scheduling.volcano.sh", PodGroup, _volcano_group_of, _gang_policy)

@@ -45,13 +45,14 @@ from kubestow.plugins.default_preemption.candidates import Candidates
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow_contrib.node_checks import NodeChecks
 from kubestow_contrib.preemption_toleration import PriorityClass
+from kubestow_contrib.volcano import kube_batch
 from kubestow_contrib.volcano.accounts import Accounts, Job, QueueAccount, lacking, requests_of
 from kubestow_contrib.volcano.configuration import DEFAULT, ConfigurationProblem, read_configuration
 from kubestow_contrib.volcano.jobs import Enqueueing, JobOrder
 from kubestow_contrib.volcano.phases import PodGroupPhases
 from kubestow_contrib.volcano.pod_groups import PodGroup
 from kubestow_contrib.volcano.queues import Queue
-from kubestow_contrib.volcano.victims import Eviction, EvictionRules
+from kubestow_contrib.volcano.victims import Eviction, EvictionRules, Sessions
 
 _KINDS = {"preempt": (Eviction.JOBS_OF_QUEUE, Eviction.OWN_JOB), "reclaim": (Eviction.OTHER_QUEUES,)}
 _ANY_CHANGE = Action.ADD | Action.UPDATE | Action.DELETE
@@ -59,6 +60,7 @@ _ABOVE_SHARE = Status.unschedulable("queue would exceed its share")
 _REQUESTS_WITHDRAWN = "VolcanoRequestsWithdrawn"
 _NO_ACTION = "the actions of the configuration do not place pods {} requests: {} is missing"
 _NO_JOB = Status.unschedulable("preemption: not eligible without a PodGroup or a queue.")
+_NEXT_SESSION = Status.unschedulable("preemption: not eligible before the next session.")
 _NOT_STARVING = Status.unschedulable("preemption: not eligible because the job has the pods that it needs.")
 
 
@@ -66,7 +68,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
     """Schedules by queues and jobs. The args are the configuration of Volcano, with its defaults."""
 
     name = "Volcano"
-    kinds = (Queue, PriorityClass, PodGroup)
+    kinds = (Queue, kube_batch.Queue, PriorityClass, PodGroup, kube_batch.PodGroup)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -87,6 +89,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         self._needs_tasks = configuration.enabled("gang", "jobReady")
         self._sorts_by_priority = configuration.enabled("priority", "taskOrder")
         rules = EvictionRules(configuration, self.accounts, self._order)
+        self._sessions = Sessions(handle) if configuration.evicts_as_kube_batch else None
         self._rules, self._shares = rules, _Shares(handle, self.accounts, limits=self._limits)
         self._evictions = [
             _Evictions(kind, rules, self._shares, handle)
@@ -98,9 +101,12 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
             on_change(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
             on_change(EventResource.UNSCHEDULABLE_POD, Action.ADD, event_filter=self._completes_tasks),
             on_change(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
-            on_change(PodGroup, _ANY_CHANGE, event_filter=_is_more_than_status),
+            *(
+                on_change(kind, _ANY_CHANGE, event_filter=_is_more_than_status)
+                for kind in (PodGroup, kube_batch.PodGroup)
+            ),
             on_change(_REQUESTS_WITHDRAWN, Action.UPDATE),
-            on_change(Queue, _ANY_CHANGE),
+            *(on_change(kind, _ANY_CHANGE) for kind in (Queue, kube_batch.Queue)),
             on_change(PriorityClass, _ANY_CHANGE),
         )
 
@@ -180,6 +186,8 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
             nominated = sum(cluster.nomination(uid) is not None for uid in waiting)
         if not self._rules.is_starving(job, nominated):
             return result
+        if self._sessions is not None and not self._sessions.includes(pod):
+            return PostFilterResult(_NEXT_SESSION)
         for eviction in self._evictions:
             result = eviction.post_filter(state, pod, diagnosis, filters)
             if result.status.ok or result.status.code is Code.ERROR:

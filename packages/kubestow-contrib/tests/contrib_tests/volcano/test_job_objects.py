@@ -10,7 +10,7 @@ import yaml
 
 from kubestow.cli import main
 from kubestow.errors import InvalidObject
-from kubestow_contrib.volcano.conversion import SCHEDULER_NAME
+from kubestow_contrib.volcano.configuration import SCHEDULER_NAME
 from kubestow_contrib.volcano.job_objects import objects_of
 
 
