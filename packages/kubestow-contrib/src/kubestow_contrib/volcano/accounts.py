@@ -20,6 +20,7 @@ from kubestow.errors import InvalidQuantity
 from kubestow.rules.requests import PODS
 from kubestow_contrib.preemption_toleration import PriorityClass
 from kubestow_contrib.volcano import kube_batch
+from kubestow_contrib.volcano.configuration import waiting_time
 from kubestow_contrib.volcano.pod_groups import PodGroup, group_of, task_of
 from kubestow_contrib.volcano.queues import (
     DEFAULT_QUEUE,
@@ -34,6 +35,7 @@ from kubestow_contrib.volcano.queues import (
 )
 
 _QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+_WAITING_TIMES = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 _UNLIMITED = float("inf")
 #: A capability of 0 does not limit these.
 _UNLIMITED_IF_ZERO = ("cpu", "memory")
@@ -76,6 +78,8 @@ class Job:
         self.priority_class = ""
         self.priority = 0
         self.created = ""
+        #: The seconds that it waits at most before it is admitted, if its pod group says so.
+        self.waiting_time: float | None = None
         self.problem = ""
         #: Whether its pods may be scheduled (phase Inqueue or Running).
         self.is_admitted = False
@@ -451,6 +455,7 @@ class Accounts:
         key = JobKey(group.metadata.namespace, group.metadata.name)
         job = self.jobs.get(key)
         if job is not None and before is not None and after is not None and before.spec == after.spec:
+            job.waiting_time = _waiting_time(after)
             return  # its status was written
         self.freed += 1
         if job is not None:
@@ -479,6 +484,7 @@ class Accounts:
             if group is not None:
                 job.is_admitted = job.is_admitted or group.status.phase in _ADMITTED
                 job.min_member, job.priority_class = group.spec.min_member, group.spec.priority_class_name
+                job.waiting_time = _waiting_time(group)
                 job.min_task_member = group.spec.min_task_member
                 job.created = group.metadata.creation_timestamp or ""
                 try:
@@ -518,6 +524,12 @@ def _count(counter: Counter[str], amounts: Amounts, sign: int) -> None:
         counter[name] += sign * amount
         if not counter[name]:
             del counter[name]
+
+
+def _waiting_time(group: PodGroup) -> float | None:
+    """The annotation of a pod group that the plugin sla reads; as in Volcano, nonsense is ignored."""
+    annotations = group.metadata.annotations
+    return next((seconds for key in _WAITING_TIMES if (seconds := waiting_time(annotations.get(key)))), None)
 
 
 def _job_key(pod: PodInfo) -> JobKey | None:

@@ -24,6 +24,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kubestow.api.formats.duration import Duration
 from kubestow_contrib.volcano.pod_groups import KUBE_BATCH_NAME
 
 SCHEDULER_NAME = "volcano"
@@ -45,7 +46,7 @@ _ACTIONS = ("enqueue", "allocate", "backfill", "preempt", "reclaim")
 _OTHER_ACTIONS = ("shuffle", "gangpreempt", "gangreclaim")
 _OTHER_PLUGINS = (
     *("capacity", "cdp", "deviceshare", "extender", "network-topology-aware", "nodegroup", "numaaware", "pdb"),
-    *("rescheduling", "resource-strategy-fit", "resourcequota", "sla", "task-topology", "tdm", "usage"),
+    *("rescheduling", "resource-strategy-fit", "resourcequota", "task-topology", "tdm", "usage"),
 )
 
 #: The functions of plugins that can be disabled, by the field that does; the others of Volcano's have no effect here.
@@ -96,6 +97,7 @@ PREDICATES: Mapping[str, str] = {
 }
 _CACHE = "predicate.CacheEnable"
 _OVERCOMMIT_FACTOR = "overcommit-factor"
+_SLA_WAITING_TIME = "sla-waiting-time"
 _BINPACK_RESOURCES = "binpack.resources"
 _BINPACK_WEIGHTS = ("binpack.weight", "binpack.cpu", "binpack.memory")
 _MAX_SCORE_WEIGHT = 1000
@@ -107,6 +109,7 @@ _ARGUMENTS: Mapping[str, Collection[str]] = {
     "drf": (),
     "proportion": (),
     "overcommit": (_OVERCOMMIT_FACTOR,),
+    "sla": (_SLA_WAITING_TIME,),
     "predicates": (*PREDICATES, _CACHE),
     "nodeorder": tuple(NODE_ORDER_WEIGHTS),
     "binpack": (*_BINPACK_WEIGHTS, _BINPACK_RESOURCES),
@@ -162,6 +165,13 @@ class VolcanoConfiguration:
         """The most minimum resources that all admitted jobs may have, as a multiple of the capacity of the cluster."""
         option = self.plugin("overcommit")
         return 1.2 if option is None else float(option.arguments.get(_OVERCOMMIT_FACTOR, 1.2))
+
+    @property
+    def waiting_time(self) -> float | None:
+        """The seconds that a job without an annotation waits at most before it is admitted; None without limit."""
+        option = self.plugin("sla")
+        found: float | None = None if option is None else option.arguments.get(_SLA_WAITING_TIME)
+        return found
 
     @property
     def binpack_weights(self) -> dict[str, int]:
@@ -268,6 +278,11 @@ def _checked(plugin: str, arguments: Mapping[str, Any], path: str) -> Iterator[t
             if not isinstance(value, bool):
                 raise ConfigurationProblem(where, f"expected true or false, got {_kind(value)}")
             yield key, value
+        elif key == _SLA_WAITING_TIME:
+            seconds = waiting_time(value)
+            if seconds is None:
+                raise ConfigurationProblem(where, f'expected a duration such as "1h30m", got {_kind(value)}')
+            yield key, seconds
         elif key == _OVERCOMMIT_FACTOR:
             factor = _number(value, where)
             if factor < 1:
@@ -282,6 +297,15 @@ def _checked(plugin: str, arguments: Mapping[str, Any], path: str) -> Iterator[t
         raise ConfigurationProblem(
             f"{path}.mostrequested.weight", "cannot be combined with leastrequested.weight, which is 1 unless set to 0"
         )
+
+
+def waiting_time(text: Any) -> float | None:
+    """A positive duration in seconds; None for anything else."""
+    try:
+        seconds = Duration.parse(text).seconds if isinstance(text, str) else 0.0
+    except ValueError:
+        return None
+    return seconds if seconds > 0 else None
 
 
 def _number(value: Any, path: str) -> float:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Collection, Hashable
+import math
+from collections.abc import Callable, Collection, Hashable
+from datetime import datetime
 from typing import Any
 
 from kubestow.api.formats.int64 import exact_sum
@@ -26,7 +28,8 @@ class JobOrder(SubqueueOrder):
 
     def __init__(self, configuration: VolcanoConfiguration, accounts: Accounts) -> None:
         self._accounts = accounts
-        tiers = configuration.in_order("jobOrder", ("priority", "gang", "drf"))
+        self._waiting_time = configuration.waiting_time
+        tiers = configuration.in_order("jobOrder", ("priority", "gang", "drf", "sla"))
         self._job_orders = list(itertools.chain.from_iterable(tiers))
         self._orders_queues = configuration.enabled("proportion", "queueOrder")
         #: The jobs of each queue, with the keys they had and their tickets.
@@ -53,11 +56,23 @@ class JobOrder(SubqueueOrder):
         for plugin in self._job_orders:
             if plugin == "priority":
                 key.append(-job.priority)
+            elif plugin == "sla":
+                key.append(self.deadline(job))
             elif plugin == "gang":
                 key.append(len(job.placed) >= job.min_member)
             else:
                 key.append(dominant_share(job.allocated, self._accounts.queues.total))
         return (*key, job.created, job.key)
+
+    def deadline(self, job: Job) -> float:
+        """When a job has waited as long as it may, in seconds since the Unix epoch; infinite without a limit."""
+        waiting_time = job.waiting_time or self._waiting_time
+        if waiting_time is None or not job.created:
+            return math.inf
+        try:
+            return datetime.fromisoformat(job.created).timestamp() + waiting_time
+        except ValueError:
+            return math.inf
 
     # -- subqueues ---------------------------------------------------------------------------------------------------
 
@@ -127,13 +142,23 @@ class Enqueueing:
     """Admits jobs."""
 
     def __init__(
-        self, configuration: VolcanoConfiguration, cluster: Cluster, accounts: Accounts, order: JobOrder
+        self,
+        configuration: VolcanoConfiguration,
+        cluster: Cluster,
+        accounts: Accounts,
+        order: JobOrder,
+        now: Callable[[], datetime],
     ) -> None:
+        self._now = now
+        tiers = configuration.in_order("jobEnqueued", ("sla", "proportion", "overcommit"))
+        #: Up to the tier of sla: what is in a later tier does not keep a job waiting beyond its deadline.
+        self._tiers_of_overdue = list(itertools.dropwhile(lambda tier: "sla" not in tier, reversed(tiers)))
         self._cluster, self._accounts, self._order = cluster, accounts, order
         self._is_enabled = "enqueue" in configuration.actions
         self._limits_queues = configuration.enabled("proportion", "jobEnqueued")
         self._limits_cluster = configuration.enabled("overcommit", "jobEnqueued")
         self._factor = configuration.overcommit_factor
+        self._has_admitted_overdue = False
         self._freed = -1
         #: The jobs that were not admitted since something became free, with the reason.
         self._refused: dict[tuple[str, ...], str] = {}
@@ -149,9 +174,20 @@ class Enqueueing:
             self._freed = self._accounts.freed
             self._refused.clear()
             self._consider_all()
-        if not job.is_admitted and job.key not in self._refused:
+        if not job.is_admitted and (job.key not in self._refused or self._is_overdue(job)):
             self._consider(job)
         return "" if job.is_admitted else self._refused[job.key]
+
+    def admit_overdue(self) -> bool:
+        """Admit the jobs that have waited as long as they may; whether any has been since the last call."""
+        for job in list(self._accounts.jobs.values()):
+            if not job.is_admitted and self._is_overdue(job):
+                self.admit(job)
+        admitted, self._has_admitted_overdue = self._has_admitted_overdue, False
+        return admitted
+
+    def _is_overdue(self, job: Job) -> bool:
+        return bool(self._tiers_of_overdue) and self._now().timestamp() >= self._order.deadline(job)
 
     def _problem(self, job: Job) -> str:
         """Why a job can never be admitted as it is and as its queue is; empty if it can."""
@@ -183,17 +219,21 @@ class Enqueueing:
             self._refused[job.key] = lacking
         else:
             self._accounts.queues.admit(job)
+            self._has_admitted_overdue = self._has_admitted_overdue or self._is_overdue(job)
 
     def _lacking(self, job: Job, least: Amounts) -> str:
         """Where there is no room for the minimum resources of a job; empty if there is."""
         queue = self._accounts.queues.accounts[job.queue]
-        if self._limits_queues:
+        binding = {"proportion", "overcommit"}
+        if self._is_overdue(job):
+            binding &= set(itertools.chain.from_iterable(self._tiers_of_overdue))
+        if self._limits_queues and "proportion" in binding:
             # What admitted jobs use beyond their minimum is elastic, and does not count.
             most = self._accounts.queues.capability(queue.name)
             full = [name for name in least if least[name] + queue.admitted_minimum.get(name, 0) > most.get(name, 0)]
             if full:
                 return f"Queue {queue.name} has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
-        if self._limits_cluster:
+        if self._limits_cluster and "overcommit" in binding:
             table, unused = self._cluster.nodes, self._accounts.queues.unused_minimum
             used = {name: exact_sum(table.requested[name].readonly) + unused.get(name, 0) for name in least}
             total = self._accounts.queues.total

@@ -58,6 +58,9 @@ _KINDS = {"preempt": (Eviction.JOBS_OF_QUEUE, Eviction.OWN_JOB), "reclaim": (Evi
 _ANY_CHANGE = Action.ADD | Action.UPDATE | Action.DELETE
 _ABOVE_SHARE = Status.unschedulable("queue would exceed its share")
 _REQUESTS_WITHDRAWN = "VolcanoRequestsWithdrawn"
+_JOBS_OVERDUE = "VolcanoJobsOverdue"
+#: How often jobs are admitted that have waited as long as they may, in seconds.
+_SLA_PERIOD = 1.0
 _NO_ACTION = "the actions of the configuration do not place pods {} requests: {} is missing"
 _NO_JOB = Status.unschedulable("preemption: not eligible without a PodGroup or a queue.")
 _NEXT_SESSION = Status.unschedulable("preemption: not eligible before the next session.")
@@ -83,7 +86,9 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         )
         self._order = JobOrder(configuration, self.accounts)
         self.subqueues = self._order
-        self._enqueueing = Enqueueing(configuration, handle.cluster, self.accounts, self._order)
+        self._enqueueing = Enqueueing(configuration, handle.cluster, self.accounts, self._order, handle.now)
+        if configuration.plugin("sla") is not None:
+            handle.run_periodically(_SLA_PERIOD, self._admit_overdue)
         self._phases = PodGroupPhases(handle, self.accounts, self._gate)
         self._limits = configuration.enabled("proportion", "allocatable")
         self._needs_tasks = configuration.enabled("gang", "jobReady")
@@ -105,7 +110,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
                 on_change(kind, _ANY_CHANGE, event_filter=_is_more_than_status)
                 for kind in (PodGroup, kube_batch.PodGroup)
             ),
-            on_change(_REQUESTS_WITHDRAWN, Action.UPDATE),
+            *(on_change(event, Action.UPDATE) for event in (_REQUESTS_WITHDRAWN, _JOBS_OVERDUE)),
             *(on_change(kind, _ANY_CHANGE) for kind in (Queue, kube_batch.Queue)),
             on_change(PriorityClass, _ANY_CHANGE),
         )
@@ -131,6 +136,10 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
     def _gate(self, job: Job) -> str:
         """Why no pod of a job may be scheduled; empty if they may. Admits the job if there is room."""
         return self._enqueueing.admit(job) or self._lacking_task(job, job.pods.values())
+
+    async def _admit_overdue(self) -> None:
+        if self._enqueueing.admit_overdue():
+            self.handle.report_change(ClusterEvent(_JOBS_OVERDUE, Action.UPDATE))
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Rejects the pods of a job of which a task has too few pods on nodes; so its gang does not start."""

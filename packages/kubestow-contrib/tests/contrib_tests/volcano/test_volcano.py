@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from contrib_tests.volcano.objects import member, pod_group, profile, queue, single
 from kubestow.testing import PluginHarness, SchedulerHarness, check_plugin, in_virtual_time, node, pod
@@ -279,6 +280,54 @@ def test_a_gang_waits_for_its_share_as_a_whole() -> None:
         assert running(harness) == {"a": 3}
 
     run(scenario, node("n", cpu="8"), queue("q", capability={"cpu": "2"}), pod_group("a", "q", minMember=3))
+
+
+def sla(waiting_time: str, *, first: bool = True) -> list[dict[str, Any]]:
+    """A profile with the plugin sla before overcommit, or in its tier."""
+    profiles = profile()
+    tiers = profiles[0]["pluginConfig"][0]["args"]["tiers"]
+    tiers[0 if first else 1]["plugins"].append({"name": "sla", "arguments": {"sla-waiting-time": waiting_time}})
+    return profiles
+
+
+@pytest.mark.parametrize(
+    ("first", "annotations", "seconds"), [(True, {}, 60), (True, {"sla-waiting-time": "20s"}, 20), (False, {}, 0)]
+)
+def test_a_job_is_admitted_once_it_has_waited_as_long_as_it_may(
+    first: bool, annotations: dict[str, str], seconds: int
+) -> None:
+    """Where no plugin of the tier of sla, or of one before, has a say."""
+    group = pod_group("a", minResources={"cpu": "9"})
+    metadata = structs.replace(group.metadata, creation_timestamp="2026-01-01T00:00:00Z", annotations=annotations)
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(member("a-0", "a", cpu="1"))
+        await harness.advance(max(seconds - 3, 0))
+        assert running(harness) == {}
+        await harness.advance(6)
+        assert running(harness) == ({"a": 1} if seconds else {})
+
+    run(scenario, node("n", cpu="2"), structs.replace(group, metadata=metadata), profiles=sla("1m", first=first))
+
+
+def test_the_job_with_the_first_deadline_comes_first() -> None:
+    groups = []
+    for name, seconds in (("none", ""), ("late", "2h"), ("soon", "1h")):
+        group = pod_group(name)
+        annotations = {"volcano.sh/sla-waiting-time": seconds} if seconds else {}
+        metadata = structs.replace(group.metadata, creation_timestamp="2026-01-01T00:00:00Z", annotations=annotations)
+        groups.append(structs.replace(group, metadata=metadata))
+    profiles = sla("3h")
+    del profiles[0]["pluginConfig"][0]["args"]["tiers"][0]["plugins"][-1]["arguments"]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for name in ("none", "late", "soon"):
+            harness.cluster.put(member(f"{name}-0", name, cpu="1"))
+        harness.cluster.put(node("n", cpu="2"))
+        await harness.advance(20)
+        assert running(harness) == {"soon": 1, "late": 1}
+
+    run(scenario, *groups, profiles=profiles)
 
 
 def task(name: str, of: str, group: str, **fields: Any) -> Any:
