@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from enum import Enum
 from itertools import chain
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from kubestow_contrib.volcano.configuration import waiting_time
 from kubestow_contrib.volcano.pod_groups import PodGroup, group_of, task_of
 from kubestow_contrib.volcano.queues import (
     DEFAULT_QUEUE,
+    ROOT_QUEUE,
     TOLERANCE,
     Amounts,
     Division,
@@ -37,7 +39,7 @@ from kubestow_contrib.volcano.queues import (
 _QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 _WAITING_TIMES = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 _UNLIMITED = float("inf")
-#: A capability of 0 does not limit these.
+#: A capability of 0 does not limit these, and every queue deserves an amount of them, 0 by default.
 _UNLIMITED_IF_ZERO = ("cpu", "memory")
 _NEVER: Hashable = object()
 #: The phases of PodGroups that may still be admitted, and those that have been.
@@ -151,14 +153,27 @@ class QueueAccount:
         )
 
 
+class Shares(Enum):
+    """What queues deserve."""
+
+    ALL = "all there is"
+    FAIR = "a fair share (proportion)"
+    SPECIFIED = "spec.deserved (capacity)"
+    HIERARCHICAL = "the same, in a hierarchy (capacity with enableHierarchy)"
+
+    @property
+    def are_specified(self) -> bool:
+        """Whether they are in the queues themselves."""
+        return self in (Shares.SPECIFIED, Shares.HIERARCHICAL)
+
+
 class QueueAccounts:
-    """The accounts of all queues that have jobs, the rules of queues, and what each deserves and may use at most.
+    """The accounts of all queues that have jobs, the rules of queues, and what each deserves and may use at most."""
 
-    With ``divides`` false, queues have no shares: each deserves all there is.
-    """
-
-    def __init__(self, cluster: Cluster, *, divides: bool) -> None:
-        self._cluster, self._divides = cluster, divides
+    def __init__(self, cluster: Cluster, shares: Shares) -> None:
+        self._cluster, self.shares = cluster, shares
+        #: The children of each queue that is a parent.
+        self._children: dict[str, list[str]] = {}
         #: Of two queues of one name, that of Volcano counts.
         self._queue_objects = [cluster.catalog(kind) for kind in (kube_batch.Queue, Queue)]
         self.accounts: dict[str, QueueAccount] = {}
@@ -197,8 +212,10 @@ class QueueAccounts:
         if changed:
             self._capabilities.clear()
             self._guaranteed = Counter()
+            self._children = {}
             for rules in self.rules.values():
                 self._guaranteed.update(rules.guarantee)
+                self._children.setdefault(rules.parent, []).append(rules.name)
             self._division = None
         return changed
 
@@ -210,11 +227,14 @@ class QueueAccounts:
             self._outdated = {each.name for each in rules}
         elif not self._outdated:
             return
-        if self._divides:
+        if self.shares is Shares.FAIR:
             for name in self._outdated:
                 self._division.request(name, self.accounts[name].requested)
             for name, deserved in self._division.changes():
                 self.accounts[name].deserve(deserved)
+        elif self.shares.are_specified:
+            for name in self._outdated:
+                self.accounts[name].deserve(self._specified(name))
         else:
             for name in self._outdated:
                 self.accounts[name].deserve(dict.fromkeys(self.accounts[name].requested, _UNLIMITED))
@@ -223,10 +243,13 @@ class QueueAccounts:
     def capability(self, queue: str) -> Mapping[str, float]:
         """What a queue may use at most: its capability, or what the guarantees of others leave of the cluster.
 
-        As of :meth:`update`. Resources that no node has are left out, because there is nothing of them.
+        In a hierarchy, what the parent leaves. As of :meth:`update`. Resources that no node has are left out, because
+        there is nothing of them.
         """
         found = self._capabilities.get(queue)
-        if found is None:
+        if found is None and self.shares is Shares.HIERARCHICAL:
+            found = self._capabilities[queue] = self._capability_in_hierarchy(queue)
+        elif found is None:
             rules = self.rules[queue]
             limits = {name: most for name, most in rules.capability.items() if most or name not in _UNLIMITED_IF_ZERO}
             found = self._capabilities[queue] = {
@@ -236,6 +259,58 @@ class QueueAccounts:
                 for name, total in self.total.items()
             }
         return found
+
+    def _specified(self, queue: str) -> dict[str, float]:
+        """What a queue deserves by its spec: at most its capability, and at least its guarantee."""
+        rules, most = self.rules[queue], self.capability(queue)
+        return {
+            name: max(min(rules.deserved.get(name, 0), most.get(name, _UNLIMITED)), rules.guarantee.get(name, 0))
+            for name in dict.fromkeys((*_UNLIMITED_IF_ZERO, *rules.deserved, *rules.guarantee))
+        }
+
+    def _capability_in_hierarchy(self, queue: str) -> dict[str, float]:
+        rules = self.rules.get(queue)
+        limits = {} if rules is None else rules.capability
+        own = {name: most for name, most in limits.items() if most or name not in _UNLIMITED_IF_ZERO}
+        if rules is None or not rules.parent:
+            return {name: own.get(name, _UNLIMITED) for name in self.total}
+        guarantees = Counter[str]()
+        for sibling in self._children[rules.parent]:
+            guarantees.update(self.rules[sibling].guarantee)
+        return {
+            name: min(max(most - guarantees[name], 0) + rules.guarantee.get(name, 0), own.get(name, _UNLIMITED))
+            for name, most in self._of_parent(rules.parent).items()
+        }
+
+    def _of_parent(self, parent: str) -> Mapping[str, float]:
+        return self.capability(parent) if parent in self.rules else dict.fromkeys(self.total, _UNLIMITED)
+
+    def lineage(self, queue: str) -> list[str]:
+        """A queue, and in a hierarchy its ancestors, the root last."""
+        found = [queue]
+        while self.shares is Shares.HIERARCHICAL and (rules := self.rules.get(found[-1])) and rules.parent:
+            found.append(rules.parent)
+        return found
+
+    def problem_in_hierarchy(self, queue: str) -> str:
+        """Why a queue admits no pods because of its place in the hierarchy; empty if it does."""
+        if self.shares is not Shares.HIERARCHICAL:
+            return ""
+        if queue in self._children:
+            return f"Queue {queue}: is the parent of {', '.join(sorted(self._children[queue]))}, so it admits no pods"
+        for name in self.lineage(queue)[:-1]:
+            parent = self.rules[name].parent
+            if parent != ROOT_QUEUE and parent not in self.rules:
+                return f"Queue {name}: spec.parent: Queue {parent} does not exist"
+        return ""
+
+    def used_below(self, queue: str, kind: str) -> Mapping[str, int]:
+        """``allocated`` or ``admitted_minimum`` of a queue and all its descendants."""
+        total = Counter[str]()
+        for name, account in self.accounts.items():
+            if queue in self.lineage(name):
+                total.update(getattr(account, kind))
+        return total
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
@@ -307,17 +382,17 @@ class QueueAccounts:
 
 
 class Accounts:
-    """The jobs and queues of a cluster. With ``divides`` false, queues have no shares: each deserves all there is.
+    """The jobs and queues of a cluster.
 
     ``on_withdrawal`` is called after a pod without a node has ended: what it requested may now be deserved by others.
     """
 
-    def __init__(self, cluster: Cluster, *, divides: bool, on_withdrawal: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, cluster: Cluster, shares: Shares, on_withdrawal: Callable[[], None] = lambda: None) -> None:
         self._on_withdrawal = on_withdrawal
         self._priority_classes = cluster.catalog(PriorityClass)
         self._pod_groups = [cluster.catalog(kind) for kind in (PodGroup, kube_batch.PodGroup)]
         self.jobs: dict[JobKey, Job] = {}
-        self.queues = QueueAccounts(cluster, divides=divides)
+        self.queues = QueueAccounts(cluster, shares)
         self._job_of: dict[str, Job] = {}
         self._placed_in: dict[str, Job] = {}
         #: The pods that are known because they are on nodes, and have not been observed.

@@ -45,7 +45,7 @@ _ACTIONS = ("enqueue", "allocate", "backfill", "preempt", "reclaim")
 #: Volcano's further actions and plugins, which are not there.
 _OTHER_ACTIONS = ("shuffle", "gangpreempt", "gangreclaim")
 _OTHER_PLUGINS = (
-    *("capacity", "cdp", "deviceshare", "extender", "network-topology-aware", "nodegroup", "numaaware", "pdb"),
+    *("cdp", "deviceshare", "extender", "network-topology-aware", "nodegroup", "numaaware", "pdb"),
     *("rescheduling", "resource-strategy-fit", "resourcequota", "task-topology", "tdm", "usage"),
 )
 
@@ -108,6 +108,7 @@ _ARGUMENTS: Mapping[str, Collection[str]] = {
     "conformance": (),
     "drf": (),
     "proportion": (),
+    "capacity": (),
     "overcommit": (_OVERCOMMIT_FACTOR,),
     "sla": (_SLA_WAITING_TIME,),
     "predicates": (*PREDICATES, _CACHE),
@@ -130,6 +131,7 @@ class PluginOption:
 
     name: str
     disabled: frozenset[str] = frozenset()
+    is_hierarchical: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -206,6 +208,10 @@ def read_configuration(data: Any) -> VolcanoConfiguration:
             if option.name in seen:
                 raise ConfigurationProblem(f"{path}.plugins[{position}].name", f"plugin {option.name} is there twice")
             seen.add(option.name)
+            if {"capacity", "proportion"} <= seen:
+                raise ConfigurationProblem(
+                    f"{path}.plugins[{position}].name", "capacity and proportion exclude each other"
+                )
             options.append(option)
         tiers.append(options)
     scheduler_name = document.get("schedulerName", SCHEDULER_NAME)
@@ -250,12 +256,15 @@ def _option(data: Mapping[str, Any], path: str) -> PluginOption:
             continue
         if not isinstance(value, bool):
             raise ConfigurationProblem(f"{path}.{key}", f"expected true or false, got {_kind(value)}")
-        if key == "enableHierarchy" and value:
+        if key == "enableHierarchy" and value and name != "capacity":
             raise ConfigurationProblem(f"{path}.{key}", "hierarchical DRF is not supported")
         if key in _FUNCTIONS and not value:
             disabled.add(_FUNCTIONS[key])
     arguments = _mapping(data.get("arguments") or {}, f"{path}.arguments")
-    return PluginOption(name, frozenset(disabled), dict(_checked(name, arguments, f"{path}.arguments")))
+    is_hierarchical = data.get("enableHierarchy") is True
+    return PluginOption(
+        name, frozenset(disabled), is_hierarchical, dict(_checked(name, arguments, f"{path}.arguments"))
+    )
 
 
 def _checked(plugin: str, arguments: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:

@@ -31,7 +31,8 @@ class JobOrder(SubqueueOrder):
         self._waiting_time = configuration.waiting_time
         tiers = configuration.in_order("jobOrder", ("priority", "gang", "drf", "sla"))
         self._job_orders = list(itertools.chain.from_iterable(tiers))
-        self._orders_queues = configuration.enabled("proportion", "queueOrder")
+        plugins = ("proportion", "capacity")
+        self._orders_queues = any(configuration.enabled(plugin, "queueOrder") for plugin in plugins)
         #: The jobs of each queue, with the keys they had and their tickets.
         self._heaps: dict[str, list[tuple[Any, JobKey, int]]] = {}
         #: The ticket of the entry of each job that counts; others are stale.
@@ -45,10 +46,11 @@ class JobOrder(SubqueueOrder):
         """The place of a queue among queues; the lowest is first."""
         rules = self._accounts.queues.rules.get(queue.name)
         if rules is None:
-            return 0, 0.0, "", queue.name
+            return 0, 0.0, False, "", queue.name
         if not self._orders_queues:
-            return 0, 0.0, rules.created, queue.name
-        return -rules.priority, queue.share, rules.created, queue.name
+            return 0, 0.0, False, rules.created, queue.name
+        deserves_nothing = self._accounts.queues.shares.are_specified and not any(queue.deserved.values())
+        return -rules.priority, queue.share, deserves_nothing, rules.created, queue.name
 
     def job_key(self, job: Job) -> tuple[Any, ...]:
         """The place of a job among those of its queue; the lowest is first."""
@@ -150,12 +152,13 @@ class Enqueueing:
         now: Callable[[], datetime],
     ) -> None:
         self._now = now
-        tiers = configuration.in_order("jobEnqueued", ("sla", "proportion", "overcommit"))
+        tiers = configuration.in_order("jobEnqueued", ("sla", "proportion", "capacity", "overcommit"))
         #: Up to the tier of sla: what is in a later tier does not keep a job waiting beyond its deadline.
         self._tiers_of_overdue = list(itertools.dropwhile(lambda tier: "sla" not in tier, reversed(tiers)))
         self._cluster, self._accounts, self._order = cluster, accounts, order
         self._is_enabled = "enqueue" in configuration.actions
-        self._limits_queues = configuration.enabled("proportion", "jobEnqueued")
+        self._limiting_queues = "capacity" if accounts.queues.shares.are_specified else "proportion"
+        self._limits_queues = configuration.enabled(self._limiting_queues, "jobEnqueued")
         self._limits_cluster = configuration.enabled("overcommit", "jobEnqueued")
         self._factor = configuration.overcommit_factor
         self._has_admitted_overdue = False
@@ -197,7 +200,7 @@ class Enqueueing:
         if rules is None:
             kind = "pod" if job.key.uid else "PodGroup"
             return f"Queue {job.queue} of {kind} {job.key} does not exist"
-        return rules.problem
+        return rules.problem or self._accounts.queues.problem_in_hierarchy(job.queue)
 
     def _consider_all(self) -> None:
         if not self._is_enabled:
@@ -223,21 +226,26 @@ class Enqueueing:
 
     def _lacking(self, job: Job, least: Amounts) -> str:
         """Where there is no room for the minimum resources of a job; empty if there is."""
-        queue = self._accounts.queues.accounts[job.queue]
-        binding = {"proportion", "overcommit"}
+        queues = self._accounts.queues
+        binding = {self._limiting_queues, "overcommit"}
         if self._is_overdue(job):
             binding &= set(itertools.chain.from_iterable(self._tiers_of_overdue))
-        if self._limits_queues and "proportion" in binding:
+        if self._limits_queues and self._limiting_queues in binding:
             # What admitted jobs use beyond their minimum is elastic, and does not count.
-            most = self._accounts.queues.capability(queue.name)
-            full = [name for name in least if least[name] + queue.admitted_minimum.get(name, 0) > most.get(name, 0)]
-            if full:
-                return f"Queue {queue.name} has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
+            for queue in queues.lineage(job.queue):
+                if queue not in queues.rules:
+                    continue
+                most = queues.capability(queue)
+                own = queues.accounts[queue].admitted_minimum if queue == job.queue else None
+                used = queues.used_below(queue, "admitted_minimum") if own is None else own
+                full = [name for name in least if least[name] + used.get(name, 0) > most.get(name, 0)]
+                if full:
+                    return f"Queue {queue} has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
         if self._limits_cluster and "overcommit" in binding:
-            table, unused = self._cluster.nodes, self._accounts.queues.unused_minimum
-            used = {name: exact_sum(table.requested[name].readonly) + unused.get(name, 0) for name in least}
-            total = self._accounts.queues.total
-            full = [name for name in least if least[name] + used[name] > self._factor * total.get(name, 0)]
+            table, unused = self._cluster.nodes, queues.unused_minimum
+            requested = {name: exact_sum(table.requested[name].readonly) + unused.get(name, 0) for name in least}
+            total = queues.total
+            full = [name for name in least if least[name] + requested[name] > self._factor * total.get(name, 0)]
             if full:
                 return f"the cluster has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
         return ""

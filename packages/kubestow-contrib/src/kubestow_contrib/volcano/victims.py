@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
 from kubestow.cluster.pods.shapes import PodInfo
@@ -61,7 +61,7 @@ class EvictionRules:
         self._accounts, self._order = accounts, order
         self._decides_by_tier = configuration.evicts_as_kube_batch
         self._preempt_tiers = configuration.in_order("preemptable", ("priority", "gang", "conformance", "drf"))
-        reclaim = configuration.in_order("reclaimable", ("gang", "conformance", "proportion"))
+        reclaim = configuration.in_order("reclaimable", ("gang", "conformance", "proportion", "capacity"))
         self._reclaim_tiers = reclaim
         self._protecting = {
             Eviction.OTHER_QUEUES: {name for tier in reclaim for name in tier},
@@ -103,6 +103,9 @@ class EvictionRules:
                 if "gang" in tier and of.min_member not in (1, *range(left)):
                     continue
                 if "drf" in tier and info.uid not in fair:
+                    continue
+                queue = self._accounts.queues.of(of)
+                if "capacity" in tier and (queue is None or not self._exceeds_specified(queue, info, taken)):
                     continue
                 if "proportion" in tier and not self._keeps_deserved(of, info, taken):
                     continue
@@ -162,7 +165,7 @@ class EvictionRules:
                 continue
             taken = before.copy()
             for info, of in sorted(self._decided(kind, pod, job, candidates), key=self._importance, reverse=True):
-                if not self._is_spared(kind, of, taken):
+                if not self._is_spared(kind, info, of, taken):
                     found.add(info.uid)
                     taken.take(info, of)
         return found
@@ -175,20 +178,38 @@ class EvictionRules:
             return False
         if kind is Eviction.OTHER_QUEUES:
             rules = self._accounts.queues.rules.get(of.queue)
+            if "capacity" in self._protecting[kind] and not pod.requests.keys() & info.requests.keys():
+                return False
             return of.queue != job.queue and rules is not None and rules.reclaimable and bool(self._protecting[kind])
         if of.queue != job.queue or (of is job) is not (kind is Eviction.OWN_JOB):
             return False
         return bool(pod.requests) or not info.requests
 
-    def _is_spared(self, kind: Eviction, of: Job, taken: _Taken) -> bool:
+    def _is_spared(self, kind: Eviction, info: PodInfo, of: Job, taken: _Taken) -> bool:
         """Whether a job needs the pods that it has left, or its queue deserves what they use."""
         protecting = self._protecting[kind]
         if "gang" in protecting and len(of.placed) - taken.pods[of.key] <= of.min_member:
             return True
         queue = self._accounts.queues.of(of)
+        if "capacity" in protecting and (queue is None or not self._exceeds_specified(queue, info, taken)):
+            return True
         return "proportion" in protecting and not (
             queue is not None and queue.over_deserved(taken.amounts.get(queue.name, {}))
         )
+
+    def _exceeds_specified(self, queue: QueueAccount, info: PodInfo, taken: _Taken) -> bool:
+        """Whether a queue uses more than is specified as deserved of a resource of a pod, and keeps its guarantee.
+
+        A pod that requests nothing of which the queue deserves anything may always be evicted.
+        """
+        less: Mapping[str, int] = taken.amounts.get(queue.name, {})
+        used = {name: amount - less.get(name, 0) for name, amount in queue.allocated.items()}
+        requests = {name: amount for name, amount in info.requests.items() if amount}
+        guarantee = self._accounts.queues.rules[queue.name].guarantee
+        if any(used.get(name, 0) - requests.get(name, 0) < amount for name, amount in guarantee.items()):
+            return False
+        relevant = [name for name in requests if queue.deserved.get(name, 0)]
+        return not relevant or any(used.get(name, 0) > queue.deserved[name] + TOLERANCE for name in relevant)
 
     def _decided(
         self, kind: Eviction, pod: PodInfo, job: Job, candidates: Sequence[tuple[PodInfo, Job]]

@@ -46,12 +46,17 @@ from kubestow.plugins.default_preemption.default_preemption import DefaultPreemp
 from kubestow_contrib.node_checks import NodeChecks
 from kubestow_contrib.preemption_toleration import PriorityClass
 from kubestow_contrib.volcano import kube_batch
-from kubestow_contrib.volcano.accounts import Accounts, Job, QueueAccount, lacking, requests_of
-from kubestow_contrib.volcano.configuration import DEFAULT, ConfigurationProblem, read_configuration
+from kubestow_contrib.volcano.accounts import Accounts, Job, QueueAccount, Shares, lacking, requests_of
+from kubestow_contrib.volcano.configuration import (
+    DEFAULT,
+    ConfigurationProblem,
+    VolcanoConfiguration,
+    read_configuration,
+)
 from kubestow_contrib.volcano.jobs import Enqueueing, JobOrder
 from kubestow_contrib.volcano.phases import PodGroupPhases
 from kubestow_contrib.volcano.pod_groups import PodGroup
-from kubestow_contrib.volcano.queues import Queue
+from kubestow_contrib.volcano.queues import TOLERANCE, Queue
 from kubestow_contrib.volcano.victims import Eviction, EvictionRules, Sessions
 
 _KINDS = {"preempt": (Eviction.JOBS_OF_QUEUE, Eviction.OWN_JOB), "reclaim": (Eviction.OTHER_QUEUES,)}
@@ -81,7 +86,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
             raise InputError(f"plugin {self.name}", error.problem, place=f"args.{error.path}".rstrip(".")) from None
         self.accounts = Accounts(
             handle.cluster,
-            divides=configuration.plugin("proportion") is not None,
+            _shares_of(configuration),
             on_withdrawal=lambda: handle.report_change(ClusterEvent(_REQUESTS_WITHDRAWN, Action.UPDATE)),
         )
         self._order = JobOrder(configuration, self.accounts)
@@ -90,7 +95,8 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         if configuration.plugin("sla") is not None:
             handle.run_periodically(_SLA_PERIOD, self._admit_overdue)
         self._phases = PodGroupPhases(handle, self.accounts, self._gate)
-        self._limits = configuration.enabled("proportion", "allocatable")
+        plugin = "capacity" if self.accounts.queues.shares.are_specified else "proportion"
+        self._limits = configuration.enabled(plugin, "allocatable")
         self._needs_tasks = configuration.enabled("gang", "jobReady")
         self._sorts_by_priority = configuration.enabled("priority", "taskOrder")
         rules = EvictionRules(configuration, self.accounts, self._order)
@@ -166,10 +172,10 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         action, verb = ("allocate", "with") if pod.requests else ("backfill", "without")
         if action not in self._configuration.actions:
             return Status.unresolvable(_NO_ACTION.format(verb, action))
-        lacking = self._shares.lacking(pod, job)
+        queue, lacking = self._shares.lacking(pod, job)
         if not lacking:
             return None
-        return Status.unschedulable(f"Queue {job.queue} has used its share of {', '.join(lacking)}")
+        return Status.unschedulable(f"Queue {queue} has used its share of {', '.join(lacking)}")
 
     def hint_signature(self, pod: PodInfo) -> Hashable | None:
         """The job and the requests."""
@@ -209,36 +215,69 @@ def _is_more_than_status(old: Any, new: Any) -> bool:
     return old is None or new is None or old.spec != new.spec
 
 
+def _shares_of(configuration: VolcanoConfiguration) -> Shares:
+    if (capacity := configuration.plugin("capacity")) is not None:
+        return Shares.HIERARCHICAL if capacity.is_hierarchical else Shares.SPECIFIED
+    return Shares.ALL if configuration.plugin("proportion") is None else Shares.FAIR
+
+
 class _Share(NamedTuple):
     """What a queue uses beside a pod, nominated pods included, and what it may use at most."""
 
+    queue: str
     used: Mapping[str, int]
     limits: Mapping[str, float]
 
 
 class _Shares:
-    """What queues use, nominated pods included, compared with what they deserve; no limit unless ``limits``."""
+    """What queues use, nominated pods included, compared with what they may use; no limit unless ``limits``.
+
+    That is what they deserve; where this is specified, their capability and that of their ancestors.
+    """
 
     def __init__(self, handle: Handle, accounts: Accounts, *, limits: bool) -> None:
         self.accounts = accounts
         self._handle, self._limits = handle, limits
 
-    def lacking(self, pod: PodInfo, job: Job) -> list[str]:
-        """The resources of which the queue of a job would exceed what it deserves with a pod."""
-        share = self.of(pod, job)
-        return [] if share is None else lacking(requests_of(pod), share.used, share.limits)
+    def lacking(self, pod: PodInfo, job: Job) -> tuple[str, list[str]]:
+        """The first queue that would exceed its limits with a pod of a job, and the resources in question."""
+        requests = requests_of(pod)
+        for share in self.of(pod, job):
+            if found := lacking(requests, share.used, share.limits):
+                return share.queue, found
+        return job.queue, []
 
-    def of(self, pod: PodInfo, job: Job) -> _Share | None:
-        """The share of a job's queue as it limits a pod; None if nothing does."""
+    def deserves_more(self, pod: PodInfo, job: Job) -> bool:
+        """Whether the queue of a job would not exceed, in any resource of the pod, what is specified as deserved."""
+        queue = self.accounts.queues.of(job)
+        if queue is None or not self.accounts.queues.shares.are_specified:
+            return queue is not None
+        used = queue.allocated + self._nominated(pod, queue)
+        return any(
+            used.get(name, 0) + amount <= queue.deserved.get(name, 0) + TOLERANCE
+            for name, amount in pod.requests.items()
+            if amount
+        )
+
+    def of(self, pod: PodInfo, job: Job) -> list[_Share]:
+        """The shares of a job's queue and of its ancestors as they limit a pod."""
         self.accounts.refresh()
         queue = self.accounts.queues.of(job)
         if not self._limits or queue is None or not pod.requests:
-            return None
+            return []
         nominated = self._nominated(pod, queue)
         used = queue.allocated + nominated if nominated else queue.allocated
+        queues = self.accounts.queues
+        if queues.shares.are_specified:
+            own = [_Share(queue.name, used, queues.capability(queue.name))]
+            return own + [
+                _Share(name, Counter(queues.used_below(name, "allocated")) + nominated, queues.capability(name))
+                for name in queues.lineage(queue.name)[1:]
+                if name in queues.rules
+            ]
         # A pod that is asked about without having been observed has no part in what the queue deserves.
         limits = queue.deserved if pod.uid in job.pods else self.accounts.queues.capability(queue.name)
-        return _Share(used, limits)
+        return [_Share(queue.name, used, limits)]
 
     def _nominated(self, pod: PodInfo, queue: QueueAccount) -> Counter[str]:
         """What the pods request that are nominated to nodes, others of the queue than the pod."""
@@ -273,7 +312,7 @@ class _Evictions(DefaultPreemption):
         job = self.accounts.job(pod)
         assert job is not None
         if self._kind is Eviction.OTHER_QUEUES:
-            if self._shares.lacking(pod, job):
+            if self._shares.lacking(pod, job)[1] or not self._shares.deserves_more(pod, job):
                 return PostFilterResult(Status.unschedulable(f"preemption: Queue {job.queue} has used its share."))
         else:
             filters = _ShareFilters(filters, self._shares, pod, job)
@@ -326,7 +365,7 @@ class _ShareFilters(NodeChecks):
     def __init__(self, filters: FilterRunner, shares: _Shares, pod: PodInfo, job: Job) -> None:
         super().__init__(filters, Volcano.name, _ABOVE_SHARE)
         self._accounts, self._requests, self._queue = shares.accounts, requests_of(pod), job.queue
-        self._share = shares.of(pod, job)
+        self._limiting = shares.of(pod, job)
 
     def rejects(self, nodes: Nodes) -> NDArray[np.bool_]:
         if not isinstance(nodes, HypotheticalNodes):
@@ -335,12 +374,17 @@ class _ShareFilters(NodeChecks):
 
     def _exceeds(self, change: NodeChange) -> bool:
         """Whether the queue would exceed its share with the pod after a change of a node."""
-        if self._share is None:
+        if not self._limiting:
             return False
-        used = Counter(self._share.used)
+        changed = Counter[str]()
         for sign, info in change.signed_pods():
             placed = self._accounts.placed(info.uid)
             if placed is not None and placed[1].queue == self._queue:
                 for name, amount in requests_of(info).items():
-                    used[name] += sign * amount
-        return bool(lacking(self._requests, used, self._share.limits))
+                    changed[name] += sign * amount
+        return any(
+            lacking(
+                self._requests, {**each.used, **{n: each.used.get(n, 0) + c for n, c in changed.items()}}, each.limits
+            )
+            for each in self._limiting
+        )

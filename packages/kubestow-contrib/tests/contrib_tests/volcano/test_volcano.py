@@ -12,7 +12,7 @@ from msgspec import structs
 from contrib_tests.volcano.objects import member, pod_group, profile, queue, single
 from kubestow.testing import PluginHarness, SchedulerHarness, check_plugin, in_virtual_time, node, pod
 from kubestow_contrib.preemption_toleration import PriorityClass
-from kubestow_contrib.volcano.accounts import Accounts
+from kubestow_contrib.volcano.accounts import Accounts, Shares
 from kubestow_contrib.volcano.configuration import read_configuration
 from kubestow_contrib.volcano.jobs import JobOrder
 from kubestow_contrib.volcano.pod_groups import VOLCANO, PodGroup
@@ -520,7 +520,7 @@ def test_pods_that_are_ending_are_not_reclaimed_for() -> None:
     for each in (queue("a", capability={"cpu": "2"}), queue("b")):
         harness.cluster.catalog(Queue).put(each)
     configuration = read_configuration({"actions": "reclaim", "tiers": TIERS})
-    accounts = Accounts(harness.cluster, divides=True)
+    accounts = Accounts(harness.cluster, Shares.FAIR)
     accounts.refresh()
     rules = EvictionRules(configuration, accounts, JobOrder(configuration, accounts))
     info = harness.info(single("b-0", "b", cpu="1"))
