@@ -9,7 +9,7 @@ admitted jobs count, so that no share lies idle for pods that may not be schedul
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from enum import Enum
 from itertools import chain
 from typing import NamedTuple
@@ -88,22 +88,24 @@ class Job:
         #: The pods that request something, by uid, and those on nodes.
         self.pods: dict[str, PodInfo] = {}
         self.placed: dict[str, PodInfo] = {}
+        #: How many pods each task has, and how many on nodes.
+        self.tasks: Counter[str] = Counter()
+        self.placed_tasks: Counter[str] = Counter()
         self.requested: Counter[str] = Counter()
         self.allocated: Counter[str] = Counter()
 
-    def lacking_task(self, pods: Iterable[PodInfo]) -> str:
-        """Which of its tasks has too few of these pods, and how many; empty if none has.
+    def lacking_task(self, found: Mapping[str, int]) -> str:
+        """Which of its tasks has too few pods, given how many are found of each; empty if none has.
 
         As in Volcano, tasks count only if the job needs the pods of all of them.
         """
         if not self.min_task_member or self.min_member < sum(self.min_task_member.values()):
             return ""
-        found = Counter(task_of(pod.pod) for pod in pods)
         return next(
             (
-                f"task {name} of PodGroup {self.key} needs {least} pods, {found[name]} are there"
+                f"task {name} of PodGroup {self.key} needs {least} pods, {found.get(name, 0)} are there"
                 for name, least in self.min_task_member.items()
-                if found[name] < least
+                if found.get(name, 0) < least
             ),
             "",
         )
@@ -474,6 +476,7 @@ class Accounts:
             self._unobserved.add(info.uid)
         job = self._request(info)
         job.placed[info.uid] = info
+        _count(job.placed_tasks, _task(info), +1)
         self._placed_in[info.uid] = job
         self.queues.add(job, "allocated", requests_of(info), +1)
         if not job.is_admitted:
@@ -484,7 +487,9 @@ class Accounts:
         job = self._placed_in.pop(info.uid, None)
         if job is None:
             return
-        self.queues.add(job, "allocated", requests_of(job.placed.pop(info.uid)), -1)
+        placed = job.placed.pop(info.uid)
+        _count(job.placed_tasks, _task(placed), -1)
+        self.queues.add(job, "allocated", requests_of(placed), -1)
         self.freed += 1
         if info.uid in self._unobserved:
             self._unobserved.remove(info.uid)
@@ -503,6 +508,9 @@ class Accounts:
             if counted is not None:
                 self.queues.add(job, "requested", requests_of(counted), -1)
             self.queues.add(job, "requested", requests_of(info), +1)
+        if counted is not None:
+            _count(job.tasks, _task(counted), -1)
+        _count(job.tasks, _task(info), +1)
         job.pods[info.uid] = info
         self._job_of[info.uid] = job
         self._set_priority(job)
@@ -513,7 +521,9 @@ class Accounts:
         job = self._job_of.pop(uid, None)
         if job is None:
             return False
-        self.queues.add(job, "requested", requests_of(job.pods.pop(uid)), -1)
+        withdrawn = job.pods.pop(uid)
+        _count(job.tasks, _task(withdrawn), -1)
+        self.queues.add(job, "requested", requests_of(withdrawn), -1)
         self.freed += 1
         self._drop_if_unused(job)
         return True
@@ -548,6 +558,7 @@ class Accounts:
         """Read what the pod group says of a job, or the pod if it is the whole job."""
         key = job.key
         job.problem, job.min_resources, job.priority_class = "", None, ""
+        job.min_task_member, job.waiting_time = {}, None
         if key.uid:
             assert pod is not None
             job.queue, job.min_member = _queue_annotation(pod), 1
@@ -605,6 +616,12 @@ def _waiting_time(group: PodGroup) -> float | None:
     """The annotation of a pod group that the plugin sla reads; as in Volcano, nonsense is ignored."""
     annotations = group.metadata.annotations
     return next((seconds for key in _WAITING_TIMES if (seconds := waiting_time(annotations.get(key)))), None)
+
+
+def _task(pod: PodInfo) -> Amounts:
+    """The task of a pod, counted once; nothing for a pod without."""
+    name = task_of(pod.pod)
+    return {name: 1} if name else {}
 
 
 def _job_key(pod: PodInfo) -> JobKey | None:

@@ -62,10 +62,11 @@ class PodGroupPhases:
                 status = self._status(group, api)
                 if status != group.status:
                     await self._write(group, status)
-        existing = {
-            JobKey(each.metadata.namespace, each.metadata.name) for _, groups in self._groups for each in groups
+        self._ended = {
+            key: ended
+            for key, ended in self._ended.items()
+            if any(groups.get(key.namespace, key.name) for _, groups in self._groups)
         }
-        self._ended = {key: ended for key, ended in self._ended.items() if key in existing}
 
     async def _write(self, group: PodGroup, status: PodGroupStatus) -> None:
         # APIObject leaves out defaults, which a merge patch would not reset.

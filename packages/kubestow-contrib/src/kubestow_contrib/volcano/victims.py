@@ -157,7 +157,7 @@ class EvictionRules:
                 and (of := self._accounts.job(info)) is not None
                 and info.uid in of.placed
                 and self._is_candidate(kind, pod, job, info, of)
-                and self._accounts.queues.rules[of.queue].priority <= highest_priority
+                and self._queue_priority(of) <= highest_priority
             ]
             if self._decides_by_tier:
                 candidates.sort(key=self._importance, reverse=True)
@@ -169,6 +169,10 @@ class EvictionRules:
                     found.add(info.uid)
                     taken.take(info, of)
         return found
+
+    def _queue_priority(self, of: Job) -> int:
+        rules = self._accounts.queues.rules.get(of.queue)
+        return 0 if rules is None else rules.priority
 
     def _is_candidate(self, kind: Eviction, pod: PodInfo, job: Job, info: PodInfo, of: Job) -> bool:
         # An annotation goes before a label, and nonsense means no.

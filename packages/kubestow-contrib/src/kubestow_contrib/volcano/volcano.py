@@ -13,7 +13,7 @@ matter of GangScheduling, which places all pods of a PodGroup in one cycle, with
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -141,7 +141,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
 
     def _gate(self, job: Job) -> str:
         """Why no pod of a job may be scheduled; empty if they may. Admits the job if there is room."""
-        return self._enqueueing.admit(job) or self._lacking_task(job, job.pods.values())
+        return self._enqueueing.admit(job) or self._lacking_task(job, job.tasks)
 
     async def _admit_overdue(self) -> None:
         if self._enqueueing.admit_overdue():
@@ -150,11 +150,11 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Rejects the pods of a job of which a task has too few pods on nodes; so its gang does not start."""
         job = self.accounts.job(pod)
-        refusal = "" if job is None else self._lacking_task(job, job.placed.values())
+        refusal = "" if job is None else self._lacking_task(job, job.placed_tasks)
         return Status.unschedulable(refusal) if refusal else None
 
-    def _lacking_task(self, job: Job, pods: Iterable[PodInfo]) -> str:
-        return job.lacking_task(pods) if self._needs_tasks else ""
+    def _lacking_task(self, job: Job, found: Mapping[str, int]) -> str:
+        return job.lacking_task(found) if self._needs_tasks else ""
 
     def _completes_tasks(self, old: Any, new: PodInfo) -> bool:
         """Whether the job of an added pod counts pods by task."""
@@ -184,7 +184,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
 
     def _may_be_scheduled(self, pod: PodInfo, old: Any, new: Any) -> bool:
         job = self.accounts.job(pod)
-        return job is None or (self._rejection(pod, job) is None and not self._lacking_task(job, job.pods.values()))
+        return job is None or (self._rejection(pod, job) is None and not self._lacking_task(job, job.tasks))
 
     # -- preemption --------------------------------------------------------------------------------------------------
 

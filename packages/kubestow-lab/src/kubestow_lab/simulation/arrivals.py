@@ -110,7 +110,7 @@ class _Loader:
 
     def _load(self, source: SourceObject, owners: set[tuple[str, str, str]]) -> None:
         resource, type_name = kinds.resource_of(source), kinds.type_of(source)
-        if type_name in kinds.WORKLOAD_KINDS or type_name in find_workload_kinds() or resource == PODS:
+        if resource == PODS or type_name in kinds.WORKLOAD_KINDS or type_name in find_workload_kinds():
             self._guarded(source, lambda manifest, source: self._expand(manifest, source, owners))
         elif type_name in kinds.ADMISSION_KINDS:
             return
@@ -166,7 +166,7 @@ class _Loader:
             return
         contributed = find_workload_kinds().get(kinds.type_of(source))
         if contributed is not None:
-            self._put_objects(contributed.load()(manifest), source)
+            self._put_objects(contributed(manifest), source)
         else:
             for expansion in _expansions(manifest, self._nodes):
                 self._put_expansion(expansion, namespace, source)

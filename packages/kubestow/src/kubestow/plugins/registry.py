@@ -19,7 +19,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -81,12 +81,25 @@ def find_pod_group_apis() -> tuple[PodGroupAPI, ...]:
     return tuple(apis.values())[1:]
 
 
-def find_workload_kinds() -> Mapping[tuple[str, str], EntryPoint]:
-    """The workloads of other projects by group version and kind; each entry point loads its :data:`WorkloadObjects`."""
+@cache
+def find_workload_kinds() -> Mapping[tuple[str, str], WorkloadObjects]:
+    """The workloads of other projects by group version and kind. Each is imported when it is called.
+
+    Raises InputError, naming the entry point, for a name of another form; a call for one that cannot be loaded.
+    """
     found = {}
     for entry_point in _entry_points()[_WORKLOAD_KIND_GROUP]:
-        kind, version, group = entry_point.name.split(".", 2)
-        found[f"{group}/{version}", kind] = entry_point
+        kind, _, rest = entry_point.name.partition(".")
+        version, _, group = rest.partition(".")
+        if not group:
+            raise InputError(f"entry point {entry_point.name}", "expected a name <kind>.<version>.<group>")
+        found[f"{group}/{version}", kind] = partial(_workload_objects, entry_point)
+    return found
+
+
+def _workload_objects(entry_point: EntryPoint, workload: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    objects: Any = _load(entry_point)
+    found: Iterable[dict[str, Any]] = objects(workload)
     return found
 
 
