@@ -152,7 +152,9 @@ POD_GROUP_MODULES = {
     "kubestow_contrib",
     "kubestow_contrib.coscheduling",
     "kubestow_contrib.volcano",
+    "kubestow_contrib.volcano.kube_batch",
     "kubestow_contrib.volcano.pod_groups",
+    "kubestow_contrib.volcano.queues",
 }
 
 

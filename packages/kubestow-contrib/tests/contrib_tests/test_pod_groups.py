@@ -16,6 +16,7 @@ from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.scheduling.events.resources import watched
 from kubestow.testing import PluginHarness, SchedulerHarness, in_virtual_time, node, pod
 from kubestow_contrib.coscheduling import COSCHEDULING, PodGroup
+from kubestow_contrib.volcano.kube_batch import KUBE_BATCH
 from kubestow_contrib.volcano.pod_groups import VOLCANO
 
 CONTRIBUTED = (COSCHEDULING, VOLCANO)
@@ -42,8 +43,8 @@ def message(harness: SchedulerHarness, name: str) -> str:
     return "" if condition is None else condition.message
 
 
-def test_both_apis_are_found_that_of_the_coscheduling_plugin_first() -> None:
-    assert find_pod_group_apis() == CONTRIBUTED
+def test_all_apis_are_found_that_of_the_coscheduling_plugin_first() -> None:
+    assert find_pod_group_apis() == (COSCHEDULING, KUBE_BATCH, VOLCANO)
 
 
 def test_the_groups_are_watched_without_the_gate_of_kubernetes_own() -> None:

@@ -1,12 +1,14 @@
 """Peaks prefers the nodes whose power consumption rises least with the pod.
 
-The power of a node at a CPU utilization of x percent is k0 + k1 e^(k2 x); the model of each node is in the args. A node
-without a model costs nothing.
+The power of a node at a CPU utilization of x percent is k0 + k1 e^(k2 x). The models of nodes are in the args, or else
+in the JSON file that the environment variable NODE_POWER_MODEL names. A node without a model costs nothing.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -14,18 +16,21 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import InputError
+from kubestow.files import read_file
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import MAX_SCORE, Handle
 from kubestow_contrib.node_load.usage import NodeCapacity
 from kubestow_contrib.range_normalization import inverted_range
 from kubestow_contrib.trimaran.measured_nodes import MeasuredNodesPlugin, TrimaranArgs
 
+_ENVIRONMENT_VARIABLE = "NODE_POWER_MODEL"
 #: Raw scores are whole numbers of this part of the model's unit.
 _SCALE = 1e15
 _LARGEST = 2.0**62
 
 
-class PowerModel(msgspec.Struct, frozen=True):
+class PowerModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The power of a node at x percent: ``k0 + k1 e^(k2 x)``."""
 
     k0: float = 0.0
@@ -34,14 +39,9 @@ class PowerModel(msgspec.Struct, frozen=True):
 
 
 class PeaksArgs(TrimaranArgs, rename="camel", frozen=True, kw_only=True):
-    """The power models by node name."""
+    """The power models by node name; without any, they are read from the file that NODE_POWER_MODEL names."""
 
     node_power_model: dict[str, PowerModel] = {}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.node_power_model:
-            raise ValueError("nodePowerModel is empty, expected the power model of at least one node")
 
 
 class Peaks(MeasuredNodesPlugin):
@@ -52,7 +52,7 @@ class Peaks(MeasuredNodesPlugin):
 
     def __init__(self, args: PeaksArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._models = args.node_power_model
+        self._models = args.node_power_model or _read_models(os.environ.get(_ENVIRONMENT_VARIABLE, ""))
         self._capacity = NodeCapacity(self._collector.usage)
         self._columns: tuple[int, NDArray[np.float64], NDArray[np.float64]] | None = None
 
@@ -84,3 +84,18 @@ class Peaks(MeasuredNodesPlugin):
             k1, k2 = ([model.k1 for model in models], [model.k2 for model in models])
             self._columns = table.structure, np.array(k1, np.float64), np.array(k2, np.float64)
         return self._columns[1:]
+
+
+def _read_models(path: str) -> dict[str, PowerModel]:
+    """The power models by node name in a JSON file. Raises InputError."""
+    if not path:
+        problem = (
+            f"is empty and the environment variable {_ENVIRONMENT_VARIABLE} names no file, "
+            "expected the power model of at least one node"
+        )
+        raise InputError(f"plugin {Peaks.name}", problem, place="args.nodePowerModel")
+    subject = f"{_ENVIRONMENT_VARIABLE}={path}"
+    try:
+        return msgspec.json.decode(read_file(Path(path)), type=dict[str, PowerModel])
+    except msgspec.DecodeError as error:
+        raise InputError(subject, f"expected power models by node name: {error}") from None

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
+from enum import Enum
+from itertools import chain
 from typing import NamedTuple
 
 from kubestow.api.formats.int64 import exact_sum
@@ -18,9 +20,12 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.requests import PODS
 from kubestow_contrib.preemption_toleration import PriorityClass
-from kubestow_contrib.volcano.pod_groups import PodGroup, group_of
+from kubestow_contrib.volcano import kube_batch
+from kubestow_contrib.volcano.configuration import waiting_time
+from kubestow_contrib.volcano.pod_groups import PodGroup, group_of, task_of
 from kubestow_contrib.volcano.queues import (
     DEFAULT_QUEUE,
+    ROOT_QUEUE,
     TOLERANCE,
     Amounts,
     Division,
@@ -32,8 +37,9 @@ from kubestow_contrib.volcano.queues import (
 )
 
 _QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+_WAITING_TIMES = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 _UNLIMITED = float("inf")
-#: A capability of 0 does not limit these.
+#: A capability of 0 does not limit these, and every queue deserves an amount of them, 0 by default.
 _UNLIMITED_IF_ZERO = ("cpu", "memory")
 _NEVER: Hashable = object()
 #: The phases of PodGroups that may still be admitted, and those that have been.
@@ -68,18 +74,41 @@ class Job:
         self.key = key
         self.queue = ""
         self.min_member = 1
+        #: How many pods each task needs before any of the job runs.
+        self.min_task_member: Mapping[str, int] = {}
         self.min_resources: Amounts | None = None
         self.priority_class = ""
         self.priority = 0
         self.created = ""
+        #: The seconds that it waits at most before it is admitted, if its pod group says so.
+        self.waiting_time: float | None = None
         self.problem = ""
         #: Whether its pods may be scheduled (phase Inqueue or Running).
         self.is_admitted = False
         #: The pods that request something, by uid, and those on nodes.
         self.pods: dict[str, PodInfo] = {}
         self.placed: dict[str, PodInfo] = {}
+        #: How many pods each task has, and how many on nodes.
+        self.tasks: Counter[str] = Counter()
+        self.placed_tasks: Counter[str] = Counter()
         self.requested: Counter[str] = Counter()
         self.allocated: Counter[str] = Counter()
+
+    def lacking_task(self, found: Mapping[str, int]) -> str:
+        """Which of its tasks has too few pods, given how many are found of each; empty if none has.
+
+        As in Volcano, tasks count only if the job needs the pods of all of them.
+        """
+        if not self.min_task_member or self.min_member < sum(self.min_task_member.values()):
+            return ""
+        return next(
+            (
+                f"task {name} of PodGroup {self.key} needs {least} pods, {found.get(name, 0)} are there"
+                for name, least in self.min_task_member.items()
+                if found.get(name, 0) < least
+            ),
+            "",
+        )
 
     @property
     def unused_minimum(self) -> Counter[str]:
@@ -126,15 +155,29 @@ class QueueAccount:
         )
 
 
+class Shares(Enum):
+    """What queues deserve."""
+
+    ALL = "all there is"
+    FAIR = "a fair share (proportion)"
+    SPECIFIED = "spec.deserved (capacity)"
+    HIERARCHICAL = "the same, in a hierarchy (capacity with enableHierarchy)"
+
+    @property
+    def are_specified(self) -> bool:
+        """Whether they are in the queues themselves."""
+        return self in (Shares.SPECIFIED, Shares.HIERARCHICAL)
+
+
 class QueueAccounts:
-    """The accounts of all queues that have jobs, the rules of queues, and what each deserves and may use at most.
+    """The accounts of all queues that have jobs, the rules of queues, and what each deserves and may use at most."""
 
-    With ``divides`` false, queues have no shares: each deserves all there is.
-    """
-
-    def __init__(self, cluster: Cluster, *, divides: bool) -> None:
-        self._cluster, self._divides = cluster, divides
-        self._queue_objects = cluster.catalog(Queue)
+    def __init__(self, cluster: Cluster, shares: Shares) -> None:
+        self._cluster, self.shares = cluster, shares
+        #: The children of each queue that is a parent.
+        self._children: dict[str, list[str]] = {}
+        #: Of two queues of one name, that of Volcano counts.
+        self._queue_objects = [cluster.catalog(kind) for kind in (kube_batch.Queue, Queue)]
         self.accounts: dict[str, QueueAccount] = {}
         self.rules: Mapping[str, QueueRules] = {}
         #: What all nodes have together. Kept by :meth:`update`.
@@ -143,7 +186,7 @@ class QueueAccounts:
         self.unused_minimum: Counter[str] = Counter()
         self._guaranteed: Counter[str] = Counter()
         self._capabilities: dict[str, Mapping[str, float]] = {}
-        self._rules_version = -1
+        self._rules_version: Hashable = _NEVER
         self._total_version: Hashable = _NEVER
         self._division: Division | None = None
         #: The queues whose requests have changed since the shares were computed.
@@ -158,21 +201,23 @@ class QueueAccounts:
     def update(self) -> bool:
         """Bring the rules and the total up to date; whether they have changed."""
         changed = False
-        if self._rules_version != self._queue_objects.version:
-            self._rules_version = self._queue_objects.version
-            self.rules = read_queues(self._queue_objects, self.rules)
+        if self._rules_version != (version := tuple(catalog.version for catalog in self._queue_objects)):
+            self._rules_version = version
+            self.rules = read_queues(chain.from_iterable(self._queue_objects), self.rules)
             changed = True
         nodes = self._cluster.nodes
-        if self._total_version != (version := (nodes.structure, nodes.allocatable.version)):
-            self._total_version = version
+        if self._total_version != (total_version := (nodes.structure, nodes.allocatable.version)):
+            self._total_version = total_version
             total = {name: exact_sum(nodes.allocatable[name].readonly) for name in nodes.allocatable}
             self.total = {**total, PODS: int(nodes.allowed_pods.readonly.sum())}
             changed = True
         if changed:
             self._capabilities.clear()
             self._guaranteed = Counter()
+            self._children = {}
             for rules in self.rules.values():
                 self._guaranteed.update(rules.guarantee)
+                self._children.setdefault(rules.parent, []).append(rules.name)
             self._division = None
         return changed
 
@@ -184,11 +229,14 @@ class QueueAccounts:
             self._outdated = {each.name for each in rules}
         elif not self._outdated:
             return
-        if self._divides:
+        if self.shares is Shares.FAIR:
             for name in self._outdated:
                 self._division.request(name, self.accounts[name].requested)
             for name, deserved in self._division.changes():
                 self.accounts[name].deserve(deserved)
+        elif self.shares.are_specified:
+            for name in self._outdated:
+                self.accounts[name].deserve(self._specified(name))
         else:
             for name in self._outdated:
                 self.accounts[name].deserve(dict.fromkeys(self.accounts[name].requested, _UNLIMITED))
@@ -197,10 +245,13 @@ class QueueAccounts:
     def capability(self, queue: str) -> Mapping[str, float]:
         """What a queue may use at most: its capability, or what the guarantees of others leave of the cluster.
 
-        As of :meth:`update`. Resources that no node has are left out, because there is nothing of them.
+        In a hierarchy, what the parent leaves. As of :meth:`update`. Resources that no node has are left out, because
+        there is nothing of them.
         """
         found = self._capabilities.get(queue)
-        if found is None:
+        if found is None and self.shares is Shares.HIERARCHICAL:
+            found = self._capabilities[queue] = self._capability_in_hierarchy(queue)
+        elif found is None:
             rules = self.rules[queue]
             limits = {name: most for name, most in rules.capability.items() if most or name not in _UNLIMITED_IF_ZERO}
             found = self._capabilities[queue] = {
@@ -210,6 +261,58 @@ class QueueAccounts:
                 for name, total in self.total.items()
             }
         return found
+
+    def _specified(self, queue: str) -> dict[str, float]:
+        """What a queue deserves by its spec: at most its capability, and at least its guarantee."""
+        rules, most = self.rules[queue], self.capability(queue)
+        return {
+            name: max(min(rules.deserved.get(name, 0), most.get(name, _UNLIMITED)), rules.guarantee.get(name, 0))
+            for name in dict.fromkeys((*_UNLIMITED_IF_ZERO, *rules.deserved, *rules.guarantee))
+        }
+
+    def _capability_in_hierarchy(self, queue: str) -> dict[str, float]:
+        rules = self.rules.get(queue)
+        limits = {} if rules is None else rules.capability
+        own = {name: most for name, most in limits.items() if most or name not in _UNLIMITED_IF_ZERO}
+        if rules is None or not rules.parent:
+            return {name: own.get(name, _UNLIMITED) for name in self.total}
+        guarantees = Counter[str]()
+        for sibling in self._children[rules.parent]:
+            guarantees.update(self.rules[sibling].guarantee)
+        return {
+            name: min(max(most - guarantees[name], 0) + rules.guarantee.get(name, 0), own.get(name, _UNLIMITED))
+            for name, most in self._of_parent(rules.parent).items()
+        }
+
+    def _of_parent(self, parent: str) -> Mapping[str, float]:
+        return self.capability(parent) if parent in self.rules else dict.fromkeys(self.total, _UNLIMITED)
+
+    def lineage(self, queue: str) -> list[str]:
+        """A queue, and in a hierarchy its ancestors, the root last."""
+        found = [queue]
+        while self.shares is Shares.HIERARCHICAL and (rules := self.rules.get(found[-1])) and rules.parent:
+            found.append(rules.parent)
+        return found
+
+    def problem_in_hierarchy(self, queue: str) -> str:
+        """Why a queue admits no pods because of its place in the hierarchy; empty if it does."""
+        if self.shares is not Shares.HIERARCHICAL:
+            return ""
+        if queue in self._children:
+            return f"Queue {queue}: is the parent of {', '.join(sorted(self._children[queue]))}, so it admits no pods"
+        for name in self.lineage(queue)[:-1]:
+            parent = self.rules[name].parent
+            if parent != ROOT_QUEUE and parent not in self.rules:
+                return f"Queue {name}: spec.parent: Queue {parent} does not exist"
+        return ""
+
+    def used_below(self, queue: str, kind: str) -> Mapping[str, int]:
+        """``allocated`` or ``admitted_minimum`` of a queue and all its descendants."""
+        total = Counter[str]()
+        for name, account in self.accounts.items():
+            if queue in self.lineage(name):
+                total.update(getattr(account, kind))
+        return total
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
@@ -281,17 +384,17 @@ class QueueAccounts:
 
 
 class Accounts:
-    """The jobs and queues of a cluster. With ``divides`` false, queues have no shares: each deserves all there is.
+    """The jobs and queues of a cluster.
 
     ``on_withdrawal`` is called after a pod without a node has ended: what it requested may now be deserved by others.
     """
 
-    def __init__(self, cluster: Cluster, *, divides: bool, on_withdrawal: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, cluster: Cluster, shares: Shares, on_withdrawal: Callable[[], None] = lambda: None) -> None:
         self._on_withdrawal = on_withdrawal
         self._priority_classes = cluster.catalog(PriorityClass)
-        self._pod_groups = cluster.catalog(PodGroup)
+        self._pod_groups = [cluster.catalog(kind) for kind in (PodGroup, kube_batch.PodGroup)]
         self.jobs: dict[JobKey, Job] = {}
-        self.queues = QueueAccounts(cluster, divides=divides)
+        self.queues = QueueAccounts(cluster, shares)
         self._job_of: dict[str, Job] = {}
         self._placed_in: dict[str, Job] = {}
         #: The pods that are known because they are on nodes, and have not been observed.
@@ -302,7 +405,8 @@ class Accounts:
         self.freed = 0
         #: The pods of PodGroups that have ended, for the reader to take.
         self.ended: deque[EndedPod] = deque(maxlen=_MOST_ENDED)
-        self._pod_groups.subscribe(self._pod_group_changed)
+        for catalog in self._pod_groups:
+            catalog.subscribe(self._pod_group_changed)
         cluster.listen_to_pods(self)
         cluster.listen_to_placements(self)
 
@@ -372,6 +476,7 @@ class Accounts:
             self._unobserved.add(info.uid)
         job = self._request(info)
         job.placed[info.uid] = info
+        _count(job.placed_tasks, _task(info), +1)
         self._placed_in[info.uid] = job
         self.queues.add(job, "allocated", requests_of(info), +1)
         if not job.is_admitted:
@@ -382,7 +487,9 @@ class Accounts:
         job = self._placed_in.pop(info.uid, None)
         if job is None:
             return
-        self.queues.add(job, "allocated", requests_of(job.placed.pop(info.uid)), -1)
+        placed = job.placed.pop(info.uid)
+        _count(job.placed_tasks, _task(placed), -1)
+        self.queues.add(job, "allocated", requests_of(placed), -1)
         self.freed += 1
         if info.uid in self._unobserved:
             self._unobserved.remove(info.uid)
@@ -401,6 +508,9 @@ class Accounts:
             if counted is not None:
                 self.queues.add(job, "requested", requests_of(counted), -1)
             self.queues.add(job, "requested", requests_of(info), +1)
+        if counted is not None:
+            _count(job.tasks, _task(counted), -1)
+        _count(job.tasks, _task(info), +1)
         job.pods[info.uid] = info
         self._job_of[info.uid] = job
         self._set_priority(job)
@@ -411,7 +521,9 @@ class Accounts:
         job = self._job_of.pop(uid, None)
         if job is None:
             return False
-        self.queues.add(job, "requested", requests_of(job.pods.pop(uid)), -1)
+        withdrawn = job.pods.pop(uid)
+        _count(job.tasks, _task(withdrawn), -1)
+        self.queues.add(job, "requested", requests_of(withdrawn), -1)
         self.freed += 1
         self._drop_if_unused(job)
         return True
@@ -428,6 +540,7 @@ class Accounts:
         key = JobKey(group.metadata.namespace, group.metadata.name)
         job = self.jobs.get(key)
         if job is not None and before is not None and after is not None and before.spec == after.spec:
+            job.waiting_time = _waiting_time(after)
             return  # its status was written
         self.freed += 1
         if job is not None:
@@ -445,16 +558,20 @@ class Accounts:
         """Read what the pod group says of a job, or the pod if it is the whole job."""
         key = job.key
         job.problem, job.min_resources, job.priority_class = "", None, ""
+        job.min_task_member, job.waiting_time = {}, None
         if key.uid:
             assert pod is not None
             job.queue, job.min_member = _queue_annotation(pod), 1
             job.created = pod.metadata.creation_timestamp or ""
         else:
-            group = self._pod_groups.get(key.namespace, key.name)
+            found = (catalog.get(key.namespace, key.name) for catalog in self._pod_groups)
+            group = next((each for each in found if each is not None), None)
             job.queue = "" if group is None else group.spec.queue or DEFAULT_QUEUE
             if group is not None:
                 job.is_admitted = job.is_admitted or group.status.phase in _ADMITTED
                 job.min_member, job.priority_class = group.spec.min_member, group.spec.priority_class_name
+                job.waiting_time = _waiting_time(group)
+                job.min_task_member = group.spec.min_task_member
                 job.created = group.metadata.creation_timestamp or ""
                 try:
                     if group.spec.min_resources:
@@ -493,6 +610,18 @@ def _count(counter: Counter[str], amounts: Amounts, sign: int) -> None:
         counter[name] += sign * amount
         if not counter[name]:
             del counter[name]
+
+
+def _waiting_time(group: PodGroup) -> float | None:
+    """The annotation of a pod group that the plugin sla reads; as in Volcano, nonsense is ignored."""
+    annotations = group.metadata.annotations
+    return next((seconds for key in _WAITING_TIMES if (seconds := waiting_time(annotations.get(key)))), None)
+
+
+def _task(pod: PodInfo) -> Amounts:
+    """The task of a pod, counted once; nothing for a pod without."""
+    name = task_of(pod.pod)
+    return {name: 1} if name else {}
 
 
 def _job_key(pod: PodInfo) -> JobKey | None:

@@ -10,6 +10,9 @@
       - name: binpack
         arguments: {binpack.weight: 10}
 
+Two fields are kubestow's own: ``schedulerName`` (``volcano``), and ``evictionRule``, which is ``volcano`` or
+``kube-batch``; the default is ``kube-batch`` if that is the name.
+
 It is also the form of the args of the plugin Volcano. Every mistake raises a ConfigurationProblem that names the field.
 Volcano itself ignores unknown fields and arguments, and replaces arguments of a wrong type by their defaults.
 """
@@ -20,6 +23,14 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from kubestow.api.formats.duration import Duration
+from kubestow_contrib.volcano.pod_groups import KUBE_BATCH_NAME
+
+SCHEDULER_NAME = "volcano"
+"""The schedulerName of the profile, and of the pods that Volcano schedules, unless the configuration names another."""
+
+FIELDS = ("actions", "tiers", "schedulerName", "evictionRule")
 
 #: What a scheduler without a configuration does, as Volcano.
 DEFAULT: Mapping[str, Any] = {
@@ -34,8 +45,8 @@ _ACTIONS = ("enqueue", "allocate", "backfill", "preempt", "reclaim")
 #: Volcano's further actions and plugins, which are not there.
 _OTHER_ACTIONS = ("shuffle", "gangpreempt", "gangreclaim")
 _OTHER_PLUGINS = (
-    *("capacity", "cdp", "deviceshare", "extender", "network-topology-aware", "nodegroup", "numaaware", "pdb"),
-    *("rescheduling", "resource-strategy-fit", "resourcequota", "sla", "task-topology", "tdm", "usage"),
+    *("cdp", "deviceshare", "extender", "network-topology-aware", "nodegroup", "numaaware", "pdb"),
+    *("rescheduling", "resource-strategy-fit", "resourcequota", "task-topology", "tdm", "usage"),
 )
 
 #: The functions of plugins that can be disabled, by the field that does; the others of Volcano's have no effect here.
@@ -86,6 +97,7 @@ PREDICATES: Mapping[str, str] = {
 }
 _CACHE = "predicate.CacheEnable"
 _OVERCOMMIT_FACTOR = "overcommit-factor"
+_SLA_WAITING_TIME = "sla-waiting-time"
 _BINPACK_RESOURCES = "binpack.resources"
 _BINPACK_WEIGHTS = ("binpack.weight", "binpack.cpu", "binpack.memory")
 _MAX_SCORE_WEIGHT = 1000
@@ -96,7 +108,9 @@ _ARGUMENTS: Mapping[str, Collection[str]] = {
     "conformance": (),
     "drf": (),
     "proportion": (),
+    "capacity": (),
     "overcommit": (_OVERCOMMIT_FACTOR,),
+    "sla": (_SLA_WAITING_TIME,),
     "predicates": (*PREDICATES, _CACHE),
     "nodeorder": tuple(NODE_ORDER_WEIGHTS),
     "binpack": (*_BINPACK_WEIGHTS, _BINPACK_RESOURCES),
@@ -117,6 +131,7 @@ class PluginOption:
 
     name: str
     disabled: frozenset[str] = frozenset()
+    is_hierarchical: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -126,6 +141,10 @@ class VolcanoConfiguration:
 
     actions: Sequence[str]
     tiers: Sequence[Sequence[PluginOption]]
+    #: Of the profile, and of the pods that it schedules.
+    scheduler_name: str = SCHEDULER_NAME
+    #: Whether kube-batch's rule decides which pods may be evicted, and when.
+    evicts_as_kube_batch: bool = False
 
     def plugin(self, name: str) -> PluginOption | None:
         """A plugin by name, None if no tier has it."""
@@ -150,6 +169,13 @@ class VolcanoConfiguration:
         return 1.2 if option is None else float(option.arguments.get(_OVERCOMMIT_FACTOR, 1.2))
 
     @property
+    def waiting_time(self) -> float | None:
+        """The seconds that a job without an annotation waits at most before it is admitted; None without limit."""
+        option = self.plugin("sla")
+        found: float | None = None if option is None else option.arguments.get(_SLA_WAITING_TIME)
+        return found
+
+    @property
     def binpack_weights(self) -> dict[str, int]:
         """The weights of resources for binpack."""
         option = self.plugin("binpack")
@@ -164,8 +190,8 @@ def read_configuration(data: Any) -> VolcanoConfiguration:
     """Read a configuration from plain data. Raises ConfigurationProblem for the first mistake."""
     document = _mapping(data, "")
     for name in document:
-        if name not in ("actions", "tiers", "configurations", "metrics", "apiVersion", "kind"):
-            raise ConfigurationProblem(str(name), f"unknown field{_similar(str(name), ('actions', 'tiers'))}")
+        if name not in (*FIELDS, "configurations", "metrics", "apiVersion", "kind"):
+            raise ConfigurationProblem(str(name), f"unknown field{_similar(str(name), FIELDS)}")
     for name in ("configurations", "metrics"):
         if document.get(name):
             raise ConfigurationProblem(name, "is not supported")
@@ -182,9 +208,21 @@ def read_configuration(data: Any) -> VolcanoConfiguration:
             if option.name in seen:
                 raise ConfigurationProblem(f"{path}.plugins[{position}].name", f"plugin {option.name} is there twice")
             seen.add(option.name)
+            if {"capacity", "proportion"} <= seen:
+                raise ConfigurationProblem(
+                    f"{path}.plugins[{position}].name", "capacity and proportion exclude each other"
+                )
             options.append(option)
         tiers.append(options)
-    return VolcanoConfiguration(actions, tiers)
+    scheduler_name = document.get("schedulerName", SCHEDULER_NAME)
+    if not isinstance(scheduler_name, str) or not scheduler_name:
+        raise ConfigurationProblem("schedulerName", f"expected the name of a scheduler, got {_kind(scheduler_name)}")
+    default_rule = KUBE_BATCH_NAME if scheduler_name == KUBE_BATCH_NAME else SCHEDULER_NAME
+    rule = document.get("evictionRule", default_rule)
+    if rule not in (SCHEDULER_NAME, KUBE_BATCH_NAME):
+        expected = f'"{SCHEDULER_NAME}" or "{KUBE_BATCH_NAME}"'
+        raise ConfigurationProblem("evictionRule", f"expected {expected}, got {_kind(rule)}")
+    return VolcanoConfiguration(actions, tiers, scheduler_name, rule == KUBE_BATCH_NAME)
 
 
 def _actions(value: Any) -> list[str]:
@@ -218,12 +256,15 @@ def _option(data: Mapping[str, Any], path: str) -> PluginOption:
             continue
         if not isinstance(value, bool):
             raise ConfigurationProblem(f"{path}.{key}", f"expected true or false, got {_kind(value)}")
-        if key == "enableHierarchy" and value:
+        if key == "enableHierarchy" and value and name != "capacity":
             raise ConfigurationProblem(f"{path}.{key}", "hierarchical DRF is not supported")
         if key in _FUNCTIONS and not value:
             disabled.add(_FUNCTIONS[key])
     arguments = _mapping(data.get("arguments") or {}, f"{path}.arguments")
-    return PluginOption(name, frozenset(disabled), dict(_checked(name, arguments, f"{path}.arguments")))
+    is_hierarchical = data.get("enableHierarchy") is True
+    return PluginOption(
+        name, frozenset(disabled), is_hierarchical, dict(_checked(name, arguments, f"{path}.arguments"))
+    )
 
 
 def _checked(plugin: str, arguments: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
@@ -246,6 +287,11 @@ def _checked(plugin: str, arguments: Mapping[str, Any], path: str) -> Iterator[t
             if not isinstance(value, bool):
                 raise ConfigurationProblem(where, f"expected true or false, got {_kind(value)}")
             yield key, value
+        elif key == _SLA_WAITING_TIME:
+            seconds = waiting_time(value)
+            if seconds is None:
+                raise ConfigurationProblem(where, f'expected a duration such as "1h30m", got {_kind(value)}')
+            yield key, seconds
         elif key == _OVERCOMMIT_FACTOR:
             factor = _number(value, where)
             if factor < 1:
@@ -260,6 +306,15 @@ def _checked(plugin: str, arguments: Mapping[str, Any], path: str) -> Iterator[t
         raise ConfigurationProblem(
             f"{path}.mostrequested.weight", "cannot be combined with leastrequested.weight, which is 1 unless set to 0"
         )
+
+
+def waiting_time(text: Any) -> float | None:
+    """A positive duration in seconds; None for anything else."""
+    try:
+        seconds = Duration.parse(text).seconds if isinstance(text, str) else 0.0
+    except ValueError:
+        return None
+    return seconds if seconds > 0 else None
 
 
 def _number(value: Any, path: str) -> float:

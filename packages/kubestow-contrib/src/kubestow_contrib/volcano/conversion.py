@@ -1,4 +1,4 @@
-"""From a configuration of Volcano to a KubeSchedulerConfiguration with one profile, ``volcano``.
+"""From a configuration of Volcano to a KubeSchedulerConfiguration with one profile, ``volcano`` by default.
 
 The plugins gang, predicates, nodeorder and binpack become plugins of the profile; the rest is the matter of the plugin
 Volcano, whose args are the configuration.
@@ -14,15 +14,13 @@ from kubestow import config
 from kubestow.config.document import Document, DocumentError, parse_document, unwrap_config_map
 from kubestow.errors import InputError
 from kubestow_contrib.volcano.configuration import (
+    FIELDS,
     NODE_ORDER_WEIGHTS,
     PREDICATES,
     ConfigurationProblem,
     VolcanoConfiguration,
     read_configuration,
 )
-
-SCHEDULER_NAME = "volcano"
-"""The schedulerName of the profile, and of the pods that Volcano schedules."""
 
 _THIS = [{"name": "Volcano"}]
 #: Plugins that reserve or prepare what their filter has found, so that nothing of them works without it.
@@ -99,10 +97,11 @@ def to_scheduler_configuration(data: Any) -> dict[str, Any]:
         "preEnqueue": {"enabled": _THIS},
         "preFilter": {"enabled": _THIS, "disabled": filters},
         "filter": {"disabled": filters},
+        "permit": {"enabled": _THIS if configuration.enabled("gang", "jobReady") else []},
         "postFilter": {"enabled": _THIS if evicts else [], "disabled": [{"name": "DefaultPreemption"}]},
         "score": {"enabled": _scores(configuration), "disabled": [{"name": "*"}]},
     }
-    args = [{"name": "Volcano", "args": {name: data[name] for name in ("actions", "tiers") if name in data}}]
+    args = [{"name": "Volcano", "args": {name: data[name] for name in FIELDS if name in data}}]
     if configuration.enabled("binpack", "nodeOrder"):
         args.append({"name": "VolcanoBinpack", "args": {"resources": configuration.binpack_weights}})
     if _weight(configuration, "mostrequested.weight"):
@@ -111,7 +110,7 @@ def to_scheduler_configuration(data: Any) -> dict[str, Any]:
         args.append({"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}})
     sets = {point: {kind: names for kind, names in of.items() if names} for point, of in plugins.items()}
     enabled = {point: copy.deepcopy(of) for point, of in sets.items() if of}
-    profile = {"schedulerName": SCHEDULER_NAME, "plugins": enabled, "pluginConfig": args}
+    profile = {"schedulerName": configuration.scheduler_name, "plugins": enabled, "pluginConfig": args}
     return {"apiVersion": config.API_VERSION, "kind": config.KIND, "profiles": [profile]}
 
 

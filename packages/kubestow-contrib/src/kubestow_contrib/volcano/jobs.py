@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Collection, Hashable
+import math
+from collections.abc import Callable, Collection, Hashable
+from datetime import datetime
 from typing import Any
 
 from kubestow.api.formats.int64 import exact_sum
@@ -26,9 +28,11 @@ class JobOrder(SubqueueOrder):
 
     def __init__(self, configuration: VolcanoConfiguration, accounts: Accounts) -> None:
         self._accounts = accounts
-        tiers = configuration.in_order("jobOrder", ("priority", "gang", "drf"))
+        self._waiting_time = configuration.waiting_time
+        tiers = configuration.in_order("jobOrder", ("priority", "gang", "drf", "sla"))
         self._job_orders = list(itertools.chain.from_iterable(tiers))
-        self._orders_queues = configuration.enabled("proportion", "queueOrder")
+        plugins = ("proportion", "capacity")
+        self._orders_queues = any(configuration.enabled(plugin, "queueOrder") for plugin in plugins)
         #: The jobs of each queue, with the keys they had and their tickets.
         self._heaps: dict[str, list[tuple[Any, JobKey, int]]] = {}
         #: The ticket of the entry of each job that counts; others are stale.
@@ -42,10 +46,11 @@ class JobOrder(SubqueueOrder):
         """The place of a queue among queues; the lowest is first."""
         rules = self._accounts.queues.rules.get(queue.name)
         if rules is None:
-            return 0, 0.0, "", queue.name
+            return 0, 0.0, False, "", queue.name
         if not self._orders_queues:
-            return 0, 0.0, rules.created, queue.name
-        return -rules.priority, queue.share, rules.created, queue.name
+            return 0, 0.0, False, rules.created, queue.name
+        deserves_nothing = self._accounts.queues.shares.are_specified and not any(queue.deserved.values())
+        return -rules.priority, queue.share, deserves_nothing, rules.created, queue.name
 
     def job_key(self, job: Job) -> tuple[Any, ...]:
         """The place of a job among those of its queue; the lowest is first."""
@@ -53,11 +58,23 @@ class JobOrder(SubqueueOrder):
         for plugin in self._job_orders:
             if plugin == "priority":
                 key.append(-job.priority)
+            elif plugin == "sla":
+                key.append(self.deadline(job))
             elif plugin == "gang":
                 key.append(len(job.placed) >= job.min_member)
             else:
                 key.append(dominant_share(job.allocated, self._accounts.queues.total))
         return (*key, job.created, job.key)
+
+    def deadline(self, job: Job) -> float:
+        """When a job has waited as long as it may, in seconds since the Unix epoch; infinite without a limit."""
+        waiting_time = job.waiting_time or self._waiting_time
+        if waiting_time is None or not job.created:
+            return math.inf
+        try:
+            return datetime.fromisoformat(job.created).timestamp() + waiting_time
+        except ValueError:
+            return math.inf
 
     # -- subqueues ---------------------------------------------------------------------------------------------------
 
@@ -127,13 +144,24 @@ class Enqueueing:
     """Admits jobs."""
 
     def __init__(
-        self, configuration: VolcanoConfiguration, cluster: Cluster, accounts: Accounts, order: JobOrder
+        self,
+        configuration: VolcanoConfiguration,
+        cluster: Cluster,
+        accounts: Accounts,
+        order: JobOrder,
+        now: Callable[[], datetime],
     ) -> None:
+        self._now = now
+        tiers = configuration.in_order("jobEnqueued", ("sla", "proportion", "capacity", "overcommit"))
+        #: Up to the tier of sla: what is in a later tier does not keep a job waiting beyond its deadline.
+        self._tiers_of_overdue = list(itertools.dropwhile(lambda tier: "sla" not in tier, reversed(tiers)))
         self._cluster, self._accounts, self._order = cluster, accounts, order
         self._is_enabled = "enqueue" in configuration.actions
-        self._limits_queues = configuration.enabled("proportion", "jobEnqueued")
+        self._limiting_queues = "capacity" if accounts.queues.shares.are_specified else "proportion"
+        self._limits_queues = configuration.enabled(self._limiting_queues, "jobEnqueued")
         self._limits_cluster = configuration.enabled("overcommit", "jobEnqueued")
         self._factor = configuration.overcommit_factor
+        self._has_admitted_overdue = False
         self._freed = -1
         #: The jobs that were not admitted since something became free, with the reason.
         self._refused: dict[tuple[str, ...], str] = {}
@@ -149,9 +177,20 @@ class Enqueueing:
             self._freed = self._accounts.freed
             self._refused.clear()
             self._consider_all()
-        if not job.is_admitted and job.key not in self._refused:
+        if not job.is_admitted and (job.key not in self._refused or self._is_overdue(job)):
             self._consider(job)
         return "" if job.is_admitted else self._refused[job.key]
+
+    def admit_overdue(self) -> bool:
+        """Admit the jobs that have waited as long as they may; whether any has been since the last call."""
+        for job in list(self._accounts.jobs.values()):
+            if not job.is_admitted and self._is_overdue(job):
+                self.admit(job)
+        admitted, self._has_admitted_overdue = self._has_admitted_overdue, False
+        return admitted
+
+    def _is_overdue(self, job: Job) -> bool:
+        return bool(self._tiers_of_overdue) and self._now().timestamp() >= self._order.deadline(job)
 
     def _problem(self, job: Job) -> str:
         """Why a job can never be admitted as it is and as its queue is; empty if it can."""
@@ -161,7 +200,7 @@ class Enqueueing:
         if rules is None:
             kind = "pod" if job.key.uid else "PodGroup"
             return f"Queue {job.queue} of {kind} {job.key} does not exist"
-        return rules.problem
+        return rules.problem or self._accounts.queues.problem_in_hierarchy(job.queue)
 
     def _consider_all(self) -> None:
         if not self._is_enabled:
@@ -183,21 +222,30 @@ class Enqueueing:
             self._refused[job.key] = lacking
         else:
             self._accounts.queues.admit(job)
+            self._has_admitted_overdue = self._has_admitted_overdue or self._is_overdue(job)
 
     def _lacking(self, job: Job, least: Amounts) -> str:
         """Where there is no room for the minimum resources of a job; empty if there is."""
-        queue = self._accounts.queues.accounts[job.queue]
-        if self._limits_queues:
+        queues = self._accounts.queues
+        binding = {self._limiting_queues, "overcommit"}
+        if self._is_overdue(job):
+            binding &= set(itertools.chain.from_iterable(self._tiers_of_overdue))
+        if self._limits_queues and self._limiting_queues in binding:
             # What admitted jobs use beyond their minimum is elastic, and does not count.
-            most = self._accounts.queues.capability(queue.name)
-            full = [name for name in least if least[name] + queue.admitted_minimum.get(name, 0) > most.get(name, 0)]
-            if full:
-                return f"Queue {queue.name} has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
-        if self._limits_cluster:
-            table, unused = self._cluster.nodes, self._accounts.queues.unused_minimum
-            used = {name: exact_sum(table.requested[name].readonly) + unused.get(name, 0) for name in least}
-            total = self._accounts.queues.total
-            full = [name for name in least if least[name] + used[name] > self._factor * total.get(name, 0)]
+            for queue in queues.lineage(job.queue):
+                if queue not in queues.rules:
+                    continue
+                most = queues.capability(queue)
+                own = queues.accounts[queue].admitted_minimum if queue == job.queue else None
+                used = queues.used_below(queue, "admitted_minimum") if own is None else own
+                full = [name for name in least if least[name] + used.get(name, 0) > most.get(name, 0)]
+                if full:
+                    return f"Queue {queue} has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
+        if self._limits_cluster and "overcommit" in binding:
+            table, unused = self._cluster.nodes, queues.unused_minimum
+            requested = {name: exact_sum(table.requested[name].readonly) + unused.get(name, 0) for name in least}
+            total = queues.total
+            full = [name for name in least if least[name] + requested[name] > self._factor * total.get(name, 0)]
             if full:
                 return f"the cluster has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
         return ""

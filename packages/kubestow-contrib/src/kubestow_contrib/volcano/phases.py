@@ -6,6 +6,8 @@
     Unknown      fewer, though some are running
     Completed    as many have succeeded, and none is left
 
+Pods that are terminating on nodes count, so that a group keeps its phase until they are gone.
+
 Statuses are compared once a second, outside scheduling cycles, and only differences are written. The scheduler does not
 watch finished pods, so each pod that ends is read once to see how it ended.
 """
@@ -20,11 +22,13 @@ from contextlib import suppress
 import msgspec
 
 from kubestow.api.formats.timestamps import timestamp
+from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName
 from kubestow.errors import APIError, KubestowError
 from kubestow.framework.interface import Handle
 from kubestow.log_fields import fields
 from kubestow_contrib.volcano.accounts import Accounts, Job, JobKey
-from kubestow_contrib.volcano.pod_groups import PodGroup, PodGroupCondition, PodGroupStatus
+from kubestow_contrib.volcano.kube_batch import KUBE_BATCH
+from kubestow_contrib.volcano.pod_groups import VOLCANO, PodGroup, PodGroupCondition, PodGroupStatus
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +42,7 @@ class PodGroupPhases:
 
     def __init__(self, handle: Handle, accounts: Accounts, refusal: Callable[[Job], str]) -> None:
         self._handle, self._accounts, self._refusal = handle, accounts, refusal
-        self._groups = handle.cluster.catalog(PodGroup)
+        self._groups = [(api, handle.cluster.catalog(api.kind)) for api in (VOLCANO, KUBE_BATCH)]
         #: How many pods have ended in each phase since the status of their group was written, by the group's job.
         self._ended: dict[JobKey, Counter[str]] = {}
         self._has_warned = False
@@ -53,11 +57,16 @@ class PodGroupPhases:
                 found = await self._handle.request("GET", f"/api/v1/namespaces/{pod.job.namespace}/pods/{pod.name}")
                 if found["metadata"]["uid"] == pod.uid:
                     self._ended.setdefault(pod.job, Counter())[found["status"]["phase"]] += 1
-        for group in list(self._groups):
-            status = self._status(group)
-            if status != group.status:
-                await self._write(group, status)
-        self._ended = {key: ended for key, ended in self._ended.items() if self._groups.get(key.namespace, key.name)}
+        for api, groups in self._groups:
+            for group in list(groups):
+                status = self._status(group, api)
+                if status != group.status:
+                    await self._write(group, status)
+        self._ended = {
+            key: ended
+            for key, ended in self._ended.items()
+            if any(groups.get(key.namespace, key.name) for _, groups in self._groups)
+        }
 
     async def _write(self, group: PodGroup, status: PodGroupStatus) -> None:
         # APIObject leaves out defaults, which a merge patch would not reset.
@@ -73,7 +82,7 @@ class PodGroupPhases:
             return
         self._ended.pop(JobKey(group.metadata.namespace, group.metadata.name), None)
 
-    def _status(self, group: PodGroup) -> PodGroupStatus:
+    def _status(self, group: PodGroup, api: PodGroupAPI) -> PodGroupStatus:
         key, old = JobKey(group.metadata.namespace, group.metadata.name), group.status
         job, ended = self._accounts.jobs.get(key), self._ended.get(key, Counter[str]())
         refusal = "" if job is None else self._refusal(job)
@@ -82,9 +91,11 @@ class PodGroupPhases:
         running = 0 if job is None else sum(map(self._is_running, job.placed))
         succeeded, failed = old.succeeded + ended["Succeeded"], old.failed + ended["Failed"]
         least = max(group.spec.min_member, 1)
+        leaving = self._terminating(key, api)
         is_ready = placed + succeeded >= least
-        if is_ready:
-            phase = "Running" if placed or waiting else "Completed"
+        is_occupied = placed + succeeded + leaving >= least
+        if is_ready or (is_occupied and not (running and waiting)):
+            phase = "Running" if placed or waiting or leaving else "Completed"
         elif running:
             phase = "Unknown"
         else:
@@ -92,7 +103,7 @@ class PodGroupPhases:
         condition = None
         if is_ready:
             condition = PodGroupCondition(type="Scheduled", status="True", reason=_READY)
-        elif placed or waiting:
+        elif waiting or (placed and not is_occupied):
             why = refusal or f"pod group is not ready, {waiting} Pending, {least} minAvailable"
             tasks = placed + waiting + succeeded + failed
             condition = PodGroupCondition(
@@ -108,6 +119,15 @@ class PodGroupPhases:
                 condition = msgspec.structs.replace(condition, last_transition_time=timestamp(self._handle.now()))
                 conditions = [*(each for each in conditions if each not in own), condition]
         return PodGroupStatus(phase, conditions, running, succeeded, failed)
+
+    def _terminating(self, key: JobKey, api: PodGroupAPI) -> int:
+        """How many pods of a group are terminating on nodes."""
+        cluster = self._handle.cluster
+        members = cluster.pod_groups.members(PodGroupName(api.name, key.namespace, key.name))
+        return sum(
+            members.pods[uid].terminating and cluster.placed_pod(uid) is not None
+            for uid in members.pods.keys() - members.ready.keys()
+        )
 
     def _is_running(self, uid: str) -> bool:
         placed = self._handle.cluster.placed_pod(uid)

@@ -12,13 +12,20 @@ from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 
-_ANNOTATION = "scheduling.k8s.io/group-name"
+GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+TASK_ANNOTATION = "volcano.sh/task-spec"
+KUBE_BATCH_NAME = "kube-batch"
+"""The schedulerName of the pods that kube-batch schedules."""
 
 
 class PodGroupSpec(APIObject, frozen=True):
-    """``spec``; ``queue``, ``min_resources`` and the priority are read by the plugin Volcano."""
+    """``spec``; all but ``min_member`` is read by the plugin Volcano.
+
+    ``min_task_member`` has the least number of pods by task, which a pod names by an annotation.
+    """
 
     min_member: int = 0
+    min_task_member: dict[str, int] = {}
     queue: str = ""
     min_resources: dict[str, Quantity] | None = None
     priority_class_name: str = ""
@@ -56,11 +63,20 @@ class PodGroup(CustomObject, frozen=True):
 
 def group_of(pod: Pod) -> str | None:
     """The name of the pod group that a pod names, None for a pod in none."""
-    return pod.metadata.annotations.get(_ANNOTATION)
+    return pod.metadata.annotations.get(GROUP_ANNOTATION)
+
+
+def _volcano_group_of(pod: Pod) -> str | None:
+    return None if pod.spec.scheduler_name == KUBE_BATCH_NAME else group_of(pod)
+
+
+def task_of(pod: Pod) -> str:
+    """The task of its job that a pod names, "" for none."""
+    return pod.metadata.annotations.get(TASK_ANNOTATION, "")
 
 
 def _gang_policy(group: PodGroup) -> tuple[int, None]:
     return group.spec.min_member, None
 
 
-VOLCANO = PodGroupAPI("scheduling.volcano.sh", PodGroup, group_of, _gang_policy)
+VOLCANO = PodGroupAPI("scheduling.volcano.sh", PodGroup, _volcano_group_of, _gang_policy)

@@ -24,7 +24,8 @@ Amounts = Mapping[str, int]
 DEFAULT_QUEUE = "default"
 """The queue of pod groups that name none. It exists even if there is no object of that name."""
 
-_ROOT = "root"
+ROOT_QUEUE = "root"
+"""The parent of queues that name none. It need not exist."""
 _MAX_WEIGHT = 65535
 
 
@@ -35,7 +36,7 @@ class QueueGuarantee(APIObject, frozen=True):
 
 
 class QueueSpec(APIObject, frozen=True):
-    """``spec``. ``deserved`` and ``parent`` are checked, and not used by proportion."""
+    """``spec``. ``deserved`` and ``parent`` are checked, and used by capacity only."""
 
     weight: int = 1
     capability: dict[str, Quantity] = {}
@@ -72,13 +73,16 @@ class QueueRules:
     priority: int = 0
     created: str = ""
     problem: str = ""
+    deserved: Amounts = field(default_factory=dict)
+    #: The name of the parent, that of the root by default; empty for the root itself.
+    parent: str = ""
 
 
 def read_queues(objects: Iterable[Queue], known: Mapping[str, QueueRules]) -> dict[str, QueueRules]:
     """The queues by name. A problem is logged unless the queue is ``known`` with it."""
     by_name = {obj.metadata.name: obj for obj in objects}
     queues = {name: _rules(obj, by_name) for name, obj in by_name.items()}
-    queues.setdefault(DEFAULT_QUEUE, QueueRules(DEFAULT_QUEUE))
+    queues.setdefault(DEFAULT_QUEUE, QueueRules(DEFAULT_QUEUE, parent=ROOT_QUEUE))
     for name, rules in queues.items():
         if rules.problem and (name not in known or known[name].problem != rules.problem):
             _log.warning("%s", rules.problem, extra=fields(queue=name, err=rules.problem))
@@ -111,7 +115,10 @@ def _rules(obj: Queue, by_name: Mapping[str, Queue]) -> QueueRules:
         capability, guarantee, problem = {}, {}, str(error)
     if problem:
         return QueueRules(name, reclaimable=reclaimable, created=created, problem=f"Queue {name}: {problem}")
-    return QueueRules(name, spec.weight, capability, guarantee, reclaimable, spec.priority, created)
+    parent = "" if name == ROOT_QUEUE else spec.parent or ROOT_QUEUE
+    return QueueRules(
+        name, spec.weight, capability, guarantee, reclaimable, spec.priority, created, "", deserved, parent
+    )
 
 
 def _problems(
@@ -129,7 +136,7 @@ def _problems(
         if guarantee.get(name, 0) > deserved[name]:
             yield f"spec.guarantee.resource.{name}: is above spec.deserved.{name}"
     path = [obj.metadata.name]
-    while (parent := by_name[path[-1]].spec.parent) not in ("", _ROOT) and parent in by_name:
+    while (parent := by_name[path[-1]].spec.parent) not in ("", ROOT_QUEUE) and parent in by_name:
         path.append(parent)
         if parent in path[:-1]:
             yield f"spec.parent: is a cycle: {' -> '.join(path)}"

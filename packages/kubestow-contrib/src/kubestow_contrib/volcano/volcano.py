@@ -3,6 +3,7 @@
     QueueSort     the queue with the lowest share is next, and its first job (action allocate)
     PreEnqueue    a job's pods wait until the job is admitted (action enqueue)
     PreFilter     a pod waits while its queue would exceed what it deserves (proportion)
+    Permit        no pod of a job is bound while a task of it has too few pods on nodes (gang, minTaskMember)
     PostFilter    victims in the queue, in the job, or in queues above what they deserve (actions preempt and reclaim)
 
 Pods that neither belong to a PodGroup of Volcano nor name a queue are not affected, and come first. Gangs are the
@@ -31,6 +32,7 @@ from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import (
     FilterRunner,
     Handle,
+    PermitPlugin,
     PostFilterPlugin,
     PostFilterResult,
     PreEnqueuePlugin,
@@ -43,28 +45,38 @@ from kubestow.plugins.default_preemption.candidates import Candidates
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow_contrib.node_checks import NodeChecks
 from kubestow_contrib.preemption_toleration import PriorityClass
-from kubestow_contrib.volcano.accounts import Accounts, Job, QueueAccount, lacking, requests_of
-from kubestow_contrib.volcano.configuration import DEFAULT, ConfigurationProblem, read_configuration
+from kubestow_contrib.volcano import kube_batch
+from kubestow_contrib.volcano.accounts import Accounts, Job, QueueAccount, Shares, lacking, requests_of
+from kubestow_contrib.volcano.configuration import (
+    DEFAULT,
+    ConfigurationProblem,
+    VolcanoConfiguration,
+    read_configuration,
+)
 from kubestow_contrib.volcano.jobs import Enqueueing, JobOrder
 from kubestow_contrib.volcano.phases import PodGroupPhases
 from kubestow_contrib.volcano.pod_groups import PodGroup
-from kubestow_contrib.volcano.queues import Queue
-from kubestow_contrib.volcano.victims import Eviction, EvictionRules
+from kubestow_contrib.volcano.queues import TOLERANCE, Queue
+from kubestow_contrib.volcano.victims import Eviction, EvictionRules, Sessions
 
 _KINDS = {"preempt": (Eviction.JOBS_OF_QUEUE, Eviction.OWN_JOB), "reclaim": (Eviction.OTHER_QUEUES,)}
 _ANY_CHANGE = Action.ADD | Action.UPDATE | Action.DELETE
 _ABOVE_SHARE = Status.unschedulable("queue would exceed its share")
 _REQUESTS_WITHDRAWN = "VolcanoRequestsWithdrawn"
+_JOBS_OVERDUE = "VolcanoJobsOverdue"
+#: How often jobs are admitted that have waited as long as they may, in seconds.
+_SLA_PERIOD = 1.0
 _NO_ACTION = "the actions of the configuration do not place pods {} requests: {} is missing"
 _NO_JOB = Status.unschedulable("preemption: not eligible without a PodGroup or a queue.")
+_NEXT_SESSION = Status.unschedulable("preemption: not eligible before the next session.")
 _NOT_STARVING = Status.unschedulable("preemption: not eligible because the job has the pods that it needs.")
 
 
-class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
+class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, PermitPlugin):
     """Schedules by queues and jobs. The args are the configuration of Volcano, with its defaults."""
 
     name = "Volcano"
-    kinds = (Queue, PriorityClass, PodGroup)
+    kinds = (Queue, kube_batch.Queue, PriorityClass, PodGroup, kube_batch.PodGroup)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -74,16 +86,21 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
             raise InputError(f"plugin {self.name}", error.problem, place=f"args.{error.path}".rstrip(".")) from None
         self.accounts = Accounts(
             handle.cluster,
-            divides=configuration.plugin("proportion") is not None,
+            _shares_of(configuration),
             on_withdrawal=lambda: handle.report_change(ClusterEvent(_REQUESTS_WITHDRAWN, Action.UPDATE)),
         )
         self._order = JobOrder(configuration, self.accounts)
         self.subqueues = self._order
-        self._enqueueing = Enqueueing(configuration, handle.cluster, self.accounts, self._order)
-        self._phases = PodGroupPhases(handle, self.accounts, self._enqueueing.admit)
-        self._limits = configuration.enabled("proportion", "allocatable")
+        self._enqueueing = Enqueueing(configuration, handle.cluster, self.accounts, self._order, handle.now)
+        if configuration.plugin("sla") is not None:
+            handle.run_periodically(_SLA_PERIOD, self._admit_overdue)
+        self._phases = PodGroupPhases(handle, self.accounts, self._gate)
+        plugin = "capacity" if self.accounts.queues.shares.are_specified else "proportion"
+        self._limits = configuration.enabled(plugin, "allocatable")
+        self._needs_tasks = configuration.enabled("gang", "jobReady")
         self._sorts_by_priority = configuration.enabled("priority", "taskOrder")
         rules = EvictionRules(configuration, self.accounts, self._order)
+        self._sessions = Sessions(handle) if configuration.evicts_as_kube_batch else None
         self._rules, self._shares = rules, _Shares(handle, self.accounts, limits=self._limits)
         self._evictions = [
             _Evictions(kind, rules, self._shares, handle)
@@ -93,10 +110,14 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         on_change = partial(on, invalidates=Invalidation.NOTHING, hint=self._may_be_scheduled)
         self.events_to_register = (
             on_change(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
+            on_change(EventResource.UNSCHEDULABLE_POD, Action.ADD, event_filter=self._completes_tasks),
             on_change(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
-            on_change(PodGroup, _ANY_CHANGE, event_filter=_is_more_than_status),
-            on_change(_REQUESTS_WITHDRAWN, Action.UPDATE),
-            on_change(Queue, _ANY_CHANGE),
+            *(
+                on_change(kind, _ANY_CHANGE, event_filter=_is_more_than_status)
+                for kind in (PodGroup, kube_batch.PodGroup)
+            ),
+            *(on_change(event, Action.UPDATE) for event in (_REQUESTS_WITHDRAWN, _JOBS_OVERDUE)),
+            *(on_change(kind, _ANY_CHANGE) for kind in (Queue, kube_batch.Queue)),
             on_change(PriorityClass, _ANY_CHANGE),
         )
 
@@ -113,10 +134,32 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         return self.accounts.is_of_job(pod)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Gates the pods of a job that is not admitted."""
+        """Gates the pods of a job that is not admitted, or has too few pods of a task."""
         job = self.accounts.job(pod)
-        refusal = "" if job is None else self._enqueueing.admit(job)
+        refusal = "" if job is None else self._gate(job)
         return Status.unschedulable(refusal) if refusal else SUCCESS
+
+    def _gate(self, job: Job) -> str:
+        """Why no pod of a job may be scheduled; empty if they may. Admits the job if there is room."""
+        return self._enqueueing.admit(job) or self._lacking_task(job, job.tasks)
+
+    async def _admit_overdue(self) -> None:
+        if self._enqueueing.admit_overdue():
+            self.handle.report_change(ClusterEvent(_JOBS_OVERDUE, Action.UPDATE))
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Rejects the pods of a job of which a task has too few pods on nodes; so its gang does not start."""
+        job = self.accounts.job(pod)
+        refusal = "" if job is None else self._lacking_task(job, job.placed_tasks)
+        return Status.unschedulable(refusal) if refusal else None
+
+    def _lacking_task(self, job: Job, found: Mapping[str, int]) -> str:
+        return job.lacking_task(found) if self._needs_tasks else ""
+
+    def _completes_tasks(self, old: Any, new: PodInfo) -> bool:
+        """Whether the job of an added pod counts pods by task."""
+        job = self.accounts.job(new)
+        return job is not None and bool(job.min_task_member)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Whether the queue of the pod may have it beside what it uses."""
@@ -129,10 +172,10 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         action, verb = ("allocate", "with") if pod.requests else ("backfill", "without")
         if action not in self._configuration.actions:
             return Status.unresolvable(_NO_ACTION.format(verb, action))
-        lacking = self._shares.lacking(pod, job)
+        queue, lacking = self._shares.lacking(pod, job)
         if not lacking:
             return None
-        return Status.unschedulable(f"Queue {job.queue} has used its share of {', '.join(lacking)}")
+        return Status.unschedulable(f"Queue {queue} has used its share of {', '.join(lacking)}")
 
     def hint_signature(self, pod: PodInfo) -> Hashable | None:
         """The job and the requests."""
@@ -141,7 +184,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
 
     def _may_be_scheduled(self, pod: PodInfo, old: Any, new: Any) -> bool:
         job = self.accounts.job(pod)
-        return job is None or self._rejection(pod, job) is None
+        return job is None or (self._rejection(pod, job) is None and not self._lacking_task(job, job.tasks))
 
     # -- preemption --------------------------------------------------------------------------------------------------
 
@@ -158,6 +201,8 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
             nominated = sum(cluster.nomination(uid) is not None for uid in waiting)
         if not self._rules.is_starving(job, nominated):
             return result
+        if self._sessions is not None and not self._sessions.includes(pod):
+            return PostFilterResult(_NEXT_SESSION)
         for eviction in self._evictions:
             result = eviction.post_filter(state, pod, diagnosis, filters)
             if result.status.ok or result.status.code is Code.ERROR:
@@ -170,36 +215,69 @@ def _is_more_than_status(old: Any, new: Any) -> bool:
     return old is None or new is None or old.spec != new.spec
 
 
+def _shares_of(configuration: VolcanoConfiguration) -> Shares:
+    if (capacity := configuration.plugin("capacity")) is not None:
+        return Shares.HIERARCHICAL if capacity.is_hierarchical else Shares.SPECIFIED
+    return Shares.ALL if configuration.plugin("proportion") is None else Shares.FAIR
+
+
 class _Share(NamedTuple):
     """What a queue uses beside a pod, nominated pods included, and what it may use at most."""
 
+    queue: str
     used: Mapping[str, int]
     limits: Mapping[str, float]
 
 
 class _Shares:
-    """What queues use, nominated pods included, compared with what they deserve; no limit unless ``limits``."""
+    """What queues use, nominated pods included, compared with what they may use; no limit unless ``limits``.
+
+    That is what they deserve; where this is specified, their capability and that of their ancestors.
+    """
 
     def __init__(self, handle: Handle, accounts: Accounts, *, limits: bool) -> None:
         self.accounts = accounts
         self._handle, self._limits = handle, limits
 
-    def lacking(self, pod: PodInfo, job: Job) -> list[str]:
-        """The resources of which the queue of a job would exceed what it deserves with a pod."""
-        share = self.of(pod, job)
-        return [] if share is None else lacking(requests_of(pod), share.used, share.limits)
+    def lacking(self, pod: PodInfo, job: Job) -> tuple[str, list[str]]:
+        """The first queue that would exceed its limits with a pod of a job, and the resources in question."""
+        requests = requests_of(pod)
+        for share in self.of(pod, job):
+            if found := lacking(requests, share.used, share.limits):
+                return share.queue, found
+        return job.queue, []
 
-    def of(self, pod: PodInfo, job: Job) -> _Share | None:
-        """The share of a job's queue as it limits a pod; None if nothing does."""
+    def deserves_more(self, pod: PodInfo, job: Job) -> bool:
+        """Whether the queue of a job would not exceed, in any resource of the pod, what is specified as deserved."""
+        queue = self.accounts.queues.of(job)
+        if queue is None or not self.accounts.queues.shares.are_specified:
+            return queue is not None
+        used = queue.allocated + self._nominated(pod, queue)
+        return any(
+            used.get(name, 0) + amount <= queue.deserved.get(name, 0) + TOLERANCE
+            for name, amount in pod.requests.items()
+            if amount
+        )
+
+    def of(self, pod: PodInfo, job: Job) -> list[_Share]:
+        """The shares of a job's queue and of its ancestors as they limit a pod."""
         self.accounts.refresh()
         queue = self.accounts.queues.of(job)
         if not self._limits or queue is None or not pod.requests:
-            return None
+            return []
         nominated = self._nominated(pod, queue)
         used = queue.allocated + nominated if nominated else queue.allocated
+        queues = self.accounts.queues
+        if queues.shares.are_specified:
+            own = [_Share(queue.name, used, queues.capability(queue.name))]
+            return own + [
+                _Share(name, Counter(queues.used_below(name, "allocated")) + nominated, queues.capability(name))
+                for name in queues.lineage(queue.name)[1:]
+                if name in queues.rules
+            ]
         # A pod that is asked about without having been observed has no part in what the queue deserves.
         limits = queue.deserved if pod.uid in job.pods else self.accounts.queues.capability(queue.name)
-        return _Share(used, limits)
+        return [_Share(queue.name, used, limits)]
 
     def _nominated(self, pod: PodInfo, queue: QueueAccount) -> Counter[str]:
         """What the pods request that are nominated to nodes, others of the queue than the pod."""
@@ -221,6 +299,8 @@ class _Evictions(DefaultPreemption):
         super().__init__(DefaultPreemptionArgs(), handle)
         self._kind, self._rules, self._shares = kind, rules, shares
         self.accounts = shares.accounts
+        #: Victims are taken from queues of no higher priority.
+        self._highest_priority = 0
         #: The victims of pods whose preemption may be in progress: they are not terminating yet, and yet as good as
         #: gone.
         self._victims: dict[str, tuple[PodInfo, ...]] = {}
@@ -232,14 +312,27 @@ class _Evictions(DefaultPreemption):
         job = self.accounts.job(pod)
         assert job is not None
         if self._kind is Eviction.OTHER_QUEUES:
-            if self._shares.lacking(pod, job):
+            if self._shares.lacking(pod, job)[1] or not self._shares.deserves_more(pod, job):
                 return PostFilterResult(Status.unschedulable(f"preemption: Queue {job.queue} has used its share."))
         else:
             filters = _ShareFilters(filters, self._shares, pod, job)
-        result = super().post_filter(state, pod, diagnosis, filters)
-        if result.status.ok:
-            self._victims[pod.uid] = result.victims
+        for priority in self._priorities(job):
+            self._highest_priority = priority
+            result = super().post_filter(state, pod, diagnosis, filters)
+            if result.status.ok:
+                self._victims[pod.uid] = result.victims
+            if result.status.ok or result.status.code is Code.ERROR:
+                break
         return result
+
+    def _priorities(self, job: Job) -> list[int]:
+        """The priorities of the queues from which victims may be taken, the lowest first: one search for each."""
+        queues = self.accounts.queues
+        if self._kind is not Eviction.OTHER_QUEUES:
+            names = {job.queue}
+        else:
+            names = {name for name, account in queues.accounts.items() if name != job.queue and account.allocated}
+        return sorted({queues.rules[name].priority for name in names if name in queues.rules}) or [0]
 
     def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:
         """None: former results do not hold, because queues are in use on all nodes."""
@@ -257,7 +350,9 @@ class _Evictions(DefaultPreemption):
         self._victims = {uid: victims for uid, victims in self._victims.items() if self.handle.is_preempting(uid)}
         leaving = {victim.uid for victims in self._victims.values() for victim in victims}
         by_node = map(others.at, np.flatnonzero(others.lengths).tolist())
-        found = self._rules.permitted(self._kind, pod, job, by_node, leaving=leaving)
+        found = self._rules.permitted(
+            self._kind, pod, job, by_node, leaving=leaving, highest_priority=self._highest_priority
+        )
         return np.fromiter((info.uid in found for info in others.infos), np.bool_, len(others.slots))
 
 
@@ -270,7 +365,7 @@ class _ShareFilters(NodeChecks):
     def __init__(self, filters: FilterRunner, shares: _Shares, pod: PodInfo, job: Job) -> None:
         super().__init__(filters, Volcano.name, _ABOVE_SHARE)
         self._accounts, self._requests, self._queue = shares.accounts, requests_of(pod), job.queue
-        self._share = shares.of(pod, job)
+        self._limiting = shares.of(pod, job)
 
     def rejects(self, nodes: Nodes) -> NDArray[np.bool_]:
         if not isinstance(nodes, HypotheticalNodes):
@@ -279,12 +374,17 @@ class _ShareFilters(NodeChecks):
 
     def _exceeds(self, change: NodeChange) -> bool:
         """Whether the queue would exceed its share with the pod after a change of a node."""
-        if self._share is None:
+        if not self._limiting:
             return False
-        used = Counter(self._share.used)
+        changed = Counter[str]()
         for sign, info in change.signed_pods():
             placed = self._accounts.placed(info.uid)
             if placed is not None and placed[1].queue == self._queue:
                 for name, amount in requests_of(info).items():
-                    used[name] += sign * amount
-        return bool(lacking(self._requests, used, self._share.limits))
+                    changed[name] += sign * amount
+        return any(
+            lacking(
+                self._requests, {**each.used, **{n: each.used.get(n, 0) + c for n, c in changed.items()}}, each.limits
+            )
+            for each in self._limiting
+        )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contrib_tests.watched_nodes import EveryNode, collected, profile_of
-from kubestow.errors import ConfigurationError
+from kubestow.errors import InputError
 from kubestow.framework.interface import Handle
 from kubestow.testing import PluginHarness, check_plugin, node, pod
 from kubestow_contrib.trimaran.peaks import Peaks
@@ -43,9 +45,39 @@ def test_nodes_that_cost_nothing_score_0() -> None:
     assert harness.scores(pod(cpu="1"), "Peaks") == {"a": 0}
 
 
-def test_a_power_model_is_required() -> None:
-    with pytest.raises(ConfigurationError, match="nodePowerModel is empty"):
+def test_a_power_model_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NODE_POWER_MODEL", raising=False)
+    with pytest.raises(InputError, match=r"nodePowerModel: is empty and the environment variable NODE_POWER_MODEL"):
         PluginHarness(profile=profile_of("Peaks", {}), plugins=[Peaks])
+
+
+def test_models_are_read_from_the_file_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes, metrics = [node("steep"), node("flat")], {name: [("CPU", "AVG", 20.0)] for name in ("steep", "flat")}
+    expected = collected(Peaks, nodes, metrics, args={"nodePowerModel": MODELS}).scores(pod(cpu="1"), "Peaks")
+    (tmp_path / "models.json").write_text(json.dumps(MODELS))
+    monkeypatch.setenv("NODE_POWER_MODEL", str(tmp_path / "models.json"))
+    assert collected(Peaks, nodes, metrics, args={}).scores(pod(cpu="1"), "Peaks") == expected
+
+
+def test_models_in_the_args_come_before_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_POWER_MODEL", "/is/not/there")
+    PluginHarness(profile=profile_of("Peaks", {"nodePowerModel": MODELS}), plugins=[Peaks])
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [("{", "expected power models"), ('{"a": {"k4": 1}}', "k4"), ('{"a": {"k1": "x"}}', "Expected `float`")],
+)
+def test_a_mistake_in_the_file_of_models_is_one_error_that_names_it(
+    content: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models.json").write_text(content)
+    monkeypatch.setenv("NODE_POWER_MODEL", str(tmp_path / "models.json"))
+    with pytest.raises(InputError, match=problem) as found:
+        PluginHarness(profile=profile_of("Peaks", {}), plugins=[Peaks])
+    assert "NODE_POWER_MODEL" in str(found.value) and "models.json" in str(found.value)
 
 
 class Measured(Peaks):

@@ -142,7 +142,7 @@ def argued(name: str, **arguments: Any) -> dict[str, Any]:
         (tier("gang"), "tiers[0].plugins[0]", 'expected an object, got "gang"'),
         (tier({}), "tiers[0].plugins[0].name", "expected the name of a plugin, got nothing"),
         (tier({"name": "gnag"}), "tiers[0].plugins[0].name", 'unknown plugin "gnag", did you mean "gang"?'),
-        (tier({"name": "capacity"}), "tiers[0].plugins[0].name", 'plugin "capacity" is not supported'),
+        (tier({"name": "tdm"}), "tiers[0].plugins[0].name", 'plugin "tdm" is not supported'),
         (tier({"name": "drf"}, {"name": "drf"}), "tiers[0].plugins[1].name", "plugin drf is there twice"),
         (
             tier({"name": "drf", "enabledJobOrder": True}),

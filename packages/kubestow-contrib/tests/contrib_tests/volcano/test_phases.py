@@ -142,3 +142,21 @@ def test_one_warning_says_that_statuses_cannot_be_written(caplog: pytest.LogCapt
     run(scenario, node("n", cpu="4"), pod_group("a"), member("a-0", "a", cpu="1"), cluster=ReadOnly())
     found = [record.message for record in caplog.records if "PodGroup" in record.message]
     assert found == ["the status of PodGroups cannot be written: podgroups is forbidden"]
+
+
+def test_a_running_group_keeps_its_phase_while_its_pods_terminate() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        await harness.advance(3)
+        start(harness, "a-0")
+        start(harness, "a-1")
+        await harness.advance(3)
+        for number in range(2):
+            pod = harness.cluster.pod(f"a-{number}")
+            metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:10Z")
+            harness.cluster.put(msgspec.structs.replace(pod, metadata=metadata))
+            await harness.advance(3)
+            assert status_of(harness).phase == "Running"
+            assert [each.type for each in status_of(harness).conditions] == ["Scheduled"]
+
+    pods = [member(f"a-{number}", "a", cpu="1") for number in range(2)]
+    run(scenario, node("n", cpu="4"), pod_group("a", minMember=2), *pods)

@@ -12,7 +12,7 @@ from contrib_tests.volcano.objects import member, pod_group, profile, queue, sin
 from kubestow.api.core import Pod
 from kubestow.cluster.cache import Cluster
 from kubestow.testing import SchedulerHarness, in_virtual_time, node
-from kubestow_contrib.volcano.accounts import Accounts, requests_of
+from kubestow_contrib.volcano.accounts import Accounts, Shares, requests_of
 from kubestow_contrib.volcano.pod_groups import VOLCANO, PodGroup
 from kubestow_contrib.volcano.queues import Queue
 from kubestow_contrib.volcano.volcano import Volcano
@@ -86,7 +86,7 @@ class Changes:
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.cluster.add_node(node("n", cpu="1000"))
-        self.accounts = Accounts(self.cluster, divides=True)
+        self.accounts = Accounts(self.cluster, Shares.FAIR)
         self.pods: dict[str, Pod] = {}
         self.groups: dict[str, str] = {}
 

@@ -7,14 +7,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from contrib_tests.volcano.objects import member, pod_group, profile, queue, single
 from kubestow.testing import PluginHarness, SchedulerHarness, check_plugin, in_virtual_time, node, pod
 from kubestow_contrib.preemption_toleration import PriorityClass
-from kubestow_contrib.volcano.accounts import Accounts
+from kubestow_contrib.volcano.accounts import Accounts, Shares
 from kubestow_contrib.volcano.configuration import read_configuration
 from kubestow_contrib.volcano.jobs import JobOrder
-from kubestow_contrib.volcano.pod_groups import VOLCANO
+from kubestow_contrib.volcano.pod_groups import VOLCANO, PodGroup
 from kubestow_contrib.volcano.queues import Queue
 from kubestow_contrib.volcano.victims import Eviction, EvictionRules
 from kubestow_contrib.volcano.volcano import Volcano
@@ -22,6 +23,11 @@ from kubestow_contrib.volcano.volcano import Volcano
 ALL = "enqueue, allocate, preempt, reclaim, backfill"
 #: Single pods may be evicted, though no gang is left without them.
 SINGLE = {"gang": {"enablePreemptable": False, "enableReclaimable": False}}
+
+
+#: As a converted configuration has it.
+WITH_PERMIT = profile()
+WITH_PERMIT[0]["plugins"]["permit"] = {"enabled": [{"name": "Volcano"}]}
 
 
 def run(
@@ -276,6 +282,105 @@ def test_a_gang_waits_for_its_share_as_a_whole() -> None:
     run(scenario, node("n", cpu="8"), queue("q", capability={"cpu": "2"}), pod_group("a", "q", minMember=3))
 
 
+def sla(waiting_time: str, *, first: bool = True) -> list[dict[str, Any]]:
+    """A profile with the plugin sla before overcommit, or in its tier."""
+    profiles = profile()
+    tiers = profiles[0]["pluginConfig"][0]["args"]["tiers"]
+    tiers[0 if first else 1]["plugins"].append({"name": "sla", "arguments": {"sla-waiting-time": waiting_time}})
+    return profiles
+
+
+@pytest.mark.parametrize(
+    ("first", "annotations", "seconds"), [(True, {}, 60), (True, {"sla-waiting-time": "20s"}, 20), (False, {}, 0)]
+)
+def test_a_job_is_admitted_once_it_has_waited_as_long_as_it_may(
+    first: bool, annotations: dict[str, str], seconds: int
+) -> None:
+    """Where no plugin of the tier of sla, or of one before, has a say."""
+    group = pod_group("a", minResources={"cpu": "9"})
+    metadata = structs.replace(group.metadata, creation_timestamp="2026-01-01T00:00:00Z", annotations=annotations)
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(member("a-0", "a", cpu="1"))
+        await harness.advance(max(seconds - 3, 0))
+        assert running(harness) == {}
+        await harness.advance(6)
+        assert running(harness) == ({"a": 1} if seconds else {})
+
+    run(scenario, node("n", cpu="2"), structs.replace(group, metadata=metadata), profiles=sla("1m", first=first))
+
+
+def test_the_job_with_the_first_deadline_comes_first() -> None:
+    groups = []
+    for name, seconds in (("none", ""), ("late", "2h"), ("soon", "1h")):
+        group = pod_group(name)
+        annotations = {"volcano.sh/sla-waiting-time": seconds} if seconds else {}
+        metadata = structs.replace(group.metadata, creation_timestamp="2026-01-01T00:00:00Z", annotations=annotations)
+        groups.append(structs.replace(group, metadata=metadata))
+    profiles = sla("3h")
+    del profiles[0]["pluginConfig"][0]["args"]["tiers"][0]["plugins"][-1]["arguments"]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for name in ("none", "late", "soon"):
+            harness.cluster.put(member(f"{name}-0", name, cpu="1"))
+        harness.cluster.put(node("n", cpu="2"))
+        await harness.advance(20)
+        assert running(harness) == {"soon": 1, "late": 1}
+
+    run(scenario, *groups, profiles=profiles)
+
+
+def task(name: str, of: str, group: str, **fields: Any) -> Any:
+    """A pod of a task of a job."""
+    annotations = {"scheduling.k8s.io/group-name": group, "volcano.sh/task-spec": of}
+    return pod(name, metadata={"annotations": annotations}, **fields)
+
+
+def test_no_pod_of_a_job_starts_while_a_task_of_it_cannot() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        # Three workers would be enough pods, but the master does not fit.
+        for number in range(3):
+            harness.cluster.put(task(f"worker-{number}", "worker", "a", cpu="1"))
+        harness.cluster.put(task("master-0", "master", "a", cpu="8"))
+        await harness.advance(20)
+        assert running(harness) == {}
+        assert "task master of PodGroup default/a needs 1 pods, 0 are there" in message(harness, "worker-0")
+        harness.cluster.put(node("large", cpu="8"))
+        await harness.advance(20)
+        assert running(harness) == {"worker": 3, "master": 1}
+
+    group = pod_group("a", minMember=3, minTaskMember={"master": 1, "worker": 2})
+    run(scenario, node("n", cpu="4"), group, profiles=WITH_PERMIT)
+
+
+def test_a_job_waits_for_the_pods_of_each_task() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        for number in range(3):
+            harness.cluster.put(task(f"worker-{number}", "worker", "a", cpu="1"))
+        await harness.advance(20)
+        assert running(harness) == {}
+        found = harness.scheduler.cluster.catalog(PodGroup).get("default", "a")
+        assert found is not None
+        assert "task master of PodGroup default/a needs 1 pods, 0 are there" in found.status.conditions[0].message
+        harness.cluster.put(task("master-0", "master", "a", cpu="1"))
+        await harness.advance(20)
+        assert running(harness) == {"worker": 3, "master": 1}
+
+    group = pod_group("a", minMember=3, minTaskMember={"master": 1, "worker": 2})
+    run(scenario, node("n", cpu="4"), group, profiles=WITH_PERMIT)
+
+
+@pytest.mark.parametrize("minimum", [{}, {"master": 1, "worker": 2}])
+def test_tasks_do_not_count_where_the_job_needs_fewer_pods(minimum: dict[str, int]) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        for number in range(2):
+            harness.cluster.put(task(f"worker-{number}", "worker", "a", cpu="1"))
+        await harness.advance(20)
+        assert running(harness) == {"worker": 2}
+
+    run(scenario, node("n", cpu="4"), pod_group("a", minMember=2, minTaskMember=minimum), profiles=WITH_PERMIT)
+
+
 # -- preempt ---------------------------------------------------------------------------------------------------------
 
 
@@ -383,6 +488,21 @@ def test_a_new_queue_gets_its_share_back() -> None:
     assert reclaimed(6, weight=3, profiles=profile("allocate, preempt", SINGLE)) == 0
 
 
+@pytest.mark.parametrize("nodes", [("n", "n"), ("n", "m")])
+def test_victims_are_taken_from_the_queue_of_the_lowest_priority(nodes: tuple[str, str]) -> None:
+    queues = [queue("low", capability={"cpu": "2"}), queue("high", priority=5, capability={"cpu": "2"}), queue("new")]
+    size = "2" if nodes[0] == nodes[1] else "1"
+    machines = [node(name, cpu="4" if size == "2" else "2") for name in sorted(set(nodes))]
+    # The pods of the queue of higher priority are less important, so they would be the victims without queues.
+    pods = [single(f"low-{n}", "low", cpu="1", node=nodes[0], priority=50) for n in range(2)]
+    pods += [single(f"high-{n}", "high", cpu="1", node=nodes[1]) for n in range(2)]
+    gone = evictions(
+        [*machines, *queues, *pods], [single("new-0", "new", cpu="1")], profile("allocate, reclaim", SINGLE)
+    )
+    assert len(gone) == 1
+    assert gone < {"low-0", "low-1"}
+
+
 def test_a_queue_that_is_not_reclaimable_keeps_what_it_has() -> None:
     assert reclaimed(6, reclaimable=False, profiles=profile("allocate, reclaim", SINGLE)) == 0
 
@@ -400,7 +520,7 @@ def test_pods_that_are_ending_are_not_reclaimed_for() -> None:
     for each in (queue("a", capability={"cpu": "2"}), queue("b")):
         harness.cluster.catalog(Queue).put(each)
     configuration = read_configuration({"actions": "reclaim", "tiers": TIERS})
-    accounts = Accounts(harness.cluster, divides=True)
+    accounts = Accounts(harness.cluster, Shares.FAIR)
     accounts.refresh()
     rules = EvictionRules(configuration, accounts, JobOrder(configuration, accounts))
     info = harness.info(single("b-0", "b", cpu="1"))

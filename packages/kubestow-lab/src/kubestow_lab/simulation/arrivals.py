@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from kubestow.engine.input.cluster_objects import ClusterObjects, InputSummary
 from kubestow.engine.input.documents import Problems, SourceObject, read_objects
 from kubestow.engine.input.object_defaults import with_default_class
 from kubestow.errors import InputError, InvalidObject
+from kubestow.plugins.registry import find_workload_kinds
 from kubestow.rules.claims import ephemeral_claim, resource_claim
 from kubestow.rules.owners import generated_name, generated_suffix
 from kubestow.scheduling.events.resources import NODES, PODS
@@ -153,14 +154,17 @@ class _Loader:
 
     def _load(self, source: SourceObject, owners: set[tuple[str, str, str]]) -> None:
         resource, type_name = kinds.resource_of(source), kinds.type_of(source)
-        if type_name in kinds.WORKLOAD_KINDS or resource == PODS:
+        if resource == PODS or type_name in kinds.WORKLOAD_KINDS or type_name in find_workload_kinds():
             self._guarded(source, lambda manifest, source: self._expand(manifest, source, owners))
         elif type_name in kinds.ADMISSION_KINDS:
             return
         elif resource == NODES:
             self._arrivals.summary.left_out["Node (the cluster's are used)"] += 1
         elif resource is None:
-            self._load_unread(source)
+            if _is_created_anew(source, owners):
+                self._arrivals.summary.left_out[f"{source.kind} of a controller in the same input"] += 1
+            else:
+                self._load_unread(source)
         else:
             obj = kinds.decoded(source, resource, self._problems)
             if obj is None:
@@ -210,11 +214,25 @@ class _Loader:
         if any((owner.get("kind"), namespace, owner.get("name")) in owners for owner in references):
             self._arrivals.summary.left_out[f"{source.kind} of a controller in the same input"] += 1
             return
-        for expansion in _expansions(manifest, self._nodes):
-            self._put_expansion(expansion, namespace, source)
+        contributed = find_workload_kinds().get(kinds.type_of(source))
+        if contributed is not None:
+            self._put_objects(contributed(manifest), source)
+        else:
+            for expansion in _expansions(manifest, self._nodes):
+                self._put_expansion(expansion, namespace, source)
         if source.kind in ("ReplicaSet", "StatefulSet", "ReplicationController"):
             self._put_manifest(manifest, source)
         self._arrivals.summary.read[source.kind] += 1
+
+    def _put_objects(self, objects: Iterable[Object], source: SourceObject) -> None:
+        """The objects that another project's controller creates: pods, and custom resources."""
+        for obj in objects:
+            metadata = obj["metadata"]
+            if obj["kind"] == "Pod":
+                self._put_expansion(Expansion(obj, [Replica(metadata["name"], {})]), metadata["namespace"], source)
+            else:
+                raw = msgspec.json.encode(obj)
+                self._load_unread(SourceObject(obj["apiVersion"], obj["kind"], raw, source.subject, source.place))
 
     def _put_expansion(self, expansion: Expansion, namespace: str, source: SourceObject) -> None:
         manifest = expansion.pod
@@ -310,7 +328,8 @@ def _expansions(manifest: Object, nodes: Any) -> Iterator[Expansion]:
 
 def _controller_key(source: SourceObject) -> tuple[str, str, str] | None:
     """Kind, namespace and name of a workload controller."""
-    if kinds.type_of(source) not in kinds.WORKLOAD_KINDS:
+    type_name = kinds.type_of(source)
+    if type_name not in kinds.WORKLOAD_KINDS and type_name not in find_workload_kinds():
         return None
     try:
         metadata = decode(_Named, source.raw).metadata
@@ -346,6 +365,21 @@ def _pod_count(source: SourceObject) -> int:
         return 1
     count = spec.replicas if spec.replicas is not None else spec.parallelism
     return 1 if count is None else max(0, count)
+
+
+def _is_created_anew(source: SourceObject, owners: set[tuple[str, str, str]]) -> bool:
+    """Whether the controller of a custom resource is a workload of another project in the same input."""
+    if not kinds.is_custom(source) or not find_workload_kinds():
+        return False
+    try:
+        metadata = decode(_Named, source.raw).metadata
+    except InvalidObject:
+        return False
+    namespace = metadata.namespace or "default"
+    return any(
+        (owner.api_version, owner.kind) in find_workload_kinds() and (owner.kind, namespace, owner.name) in owners
+        for owner in metadata.owner_references
+    )
 
 
 def _named(pod: Pod, replica: Replica) -> Pod:

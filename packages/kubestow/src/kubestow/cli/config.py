@@ -50,7 +50,7 @@ def check(
     FILE is a configuration, or one of another scheduler, or a ConfigMap with one; "-" is standard input. All
     independent errors are reported, also those that kube-scheduler reports only when others are corrected. With
     --emulated-version they are those of that minor version, whose fields, plugins and feature gates are others. The
-    exit status is 1 if there are errors.
+    exit status is 1 if there are errors. Settings without effect are remarks, on standard error.
     """
     from kubestow import config as configuration
     from kubestow.config import legacy
@@ -70,6 +70,10 @@ def check(
         if errors and legacy.is_legacy(source):
             version = configuration.API_VERSION
             click.echo(f"{file}: convert it to {version} with: kubestow config convert {file}", err=True)
+        for remark in () if errors else _remarks(source, gates, registry, plugins):
+            location = f"{file}:{remark.line}:{remark.column}" if remark.line else file
+            field = f"{remark.path}: " if remark.path else ""
+            click.echo(printable(f"{location}: remark: {field}{remark.message}")[:MAX_MESSAGE], err=True)
         if not errors and output == "text":
             click.echo(f"{file}: valid")
     if output != "text":
@@ -94,6 +98,21 @@ def _errors(source: bytes, gates: FeatureGates, registry: Registry) -> list[Fiel
     document = unwrap_config_map(parse_document(source))
     loaded = configuration.load(source, gates=gates)
     return [document.located(error) for error in argument_errors(loaded, registry)]
+
+
+def _remarks(source: bytes, gates: FeatureGates, registry: Registry, references: tuple[str, ...]) -> list[FieldError]:
+    """What a valid configuration says without effect, and the plugins of the command line that it does not enable."""
+    from kubestow import config as configuration
+    from kubestow.plugins.configuration_file import convert_foreign, never_enabled, remarks
+    from kubestow.plugins.registry import referenced_plugins
+
+    foreign = convert_foreign(source, "")
+    loaded = configuration.load(foreign or source, gates=gates)
+    names = [plugin.name for plugin in referenced_plugins(references)]
+    found = [] if foreign else list(remarks(source, loaded, registry, minor=gates.minor))
+    for name in never_enabled(names, loaded, registry):
+        found.append(configuration.FieldError("", f"no profile enables plugin {name}, so it is never called"))
+    return found
 
 
 @config.command("show")

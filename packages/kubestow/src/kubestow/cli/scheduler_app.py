@@ -40,8 +40,8 @@ from kubestow.log_fields import fields
 from kubestow.observability.cache_debugger import CacheDebugger
 from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.observability import Observability
-from kubestow.plugins.configuration_file import read_configuration
-from kubestow.plugins.registry import find_plugins, find_pod_group_apis
+from kubestow.plugins.configuration_file import never_enabled, read_configuration
+from kubestow.plugins.registry import find_plugins, find_pod_group_apis, referenced_plugins
 from kubestow.process import Heartbeat, WallClock, new_event_loop, raise_open_file_limit
 from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.background_work import BackgroundTasks
@@ -112,6 +112,9 @@ class SchedulerApp:
         references = tuple(plugin_references)
         registry = find_plugins(references, plugins, minor=minor)
         configuration = read_configuration(source, gates, registry)
+        named = [plugin.name for plugin in referenced_plugins(references)]
+        for name in never_enabled((*named, *(plugins or {})), configuration, registry):
+            _log.warning("no profile enables plugin %s, so it is never called", name, extra=fields(plugin=name))
         return cls(configuration, registry, find_pod_group_apis(), gates, Random(seed), plugin_references=references)
 
     def run_on_new_loop(self, program: Coroutine[Any, Any, None]) -> None:

@@ -32,6 +32,7 @@ from kubestow.cluster.nodes.node_info import NodeInfo, NodeInfos
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import ExtensionPoint
+from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
 from kubestow.framework.event_registration import EVERYTHING, EventRegistration
@@ -263,7 +264,12 @@ class NodeFilterPlugin(FilterPlugin):
         statuses: dict[int, Status] = {}
         for position, node_info in enumerate(NodeInfos(nodes)):
             status = self.filter_node(state, pod, node_info)
-            if status is not None and not status.ok:
+            if status is None:
+                continue
+            if not isinstance(status, Status):
+                problem = f"returned {type(status).__name__} for node {node_info.name}, expected a Status or None"
+                raise PluginError(self.name, "Filter", problem)
+            if not status.ok:
                 keys[position] = position + 1
                 statuses[position + 1] = status
         return Verdict.of(keys, statuses)
@@ -392,8 +398,15 @@ class NodeScorePlugin(ScorePlugin):
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
         """Call :meth:`score_node` for each row."""
-        scores = (index(self.score_node(state, pod, node_info)) for node_info in NodeInfos(nodes))
+        scores = (self._whole(self.score_node(state, pod, node_info), node_info) for node_info in NodeInfos(nodes))
         return np.fromiter(scores, np.int64, len(nodes))
+
+    def _whole(self, score: Any, node_info: NodeInfo) -> int:
+        try:
+            return index(score)
+        except TypeError:
+            problem = f"returned {type(score).__name__} for node {node_info.name}, expected a whole number"
+            raise PluginError(self.name, "Score", problem) from None
 
 
 class ReservePlugin(Plugin):

@@ -115,7 +115,7 @@ class PluginCaller:
                 self.note_slow_call(plugin, extension_point, seconds)
             observer.plugin_called(plugin.name, extension_point, result, seconds)
         if type(result) is not int:
-            raise unexpected(plugin, extension_point, result, expected="an int")
+            raise unexpected(plugin, extension_point, result, expected=f"an int for node {node.name}")
         return result
 
     def raise_failure(self, plugin: Plugin, extension_point: str, error: BaseException, began: float) -> NoReturn:

@@ -99,8 +99,12 @@ class FrameworkRuntime(PluginCaller):
         """A status, or the nodes that are left; ``nodes`` are all nodes. Raises PluginError."""
         result = self.call(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes)
         if isinstance(result, PreFilterResult):
-            if not isinstance(result.node_names, Set):
-                raise unexpected(plugin, "PreFilter", result.node_names, expected="a frozenset of node names")
+            names = result.node_names
+            if not isinstance(names, Set):
+                raise unexpected(plugin, "PreFilter", names, expected="a frozenset of node names")
+            if (stranger := next((name for name in names if not isinstance(name, str)), None)) is not None:
+                found = f"a set with {type(stranger).__name__}"
+                raise PluginError(plugin.name, "PreFilter", f"returned {found}, expected a frozenset of node names")
             return result
         return as_status(plugin, "PreFilter", result, expected="a Status, a PreFilterResult or None")
 

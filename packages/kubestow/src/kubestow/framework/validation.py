@@ -176,8 +176,8 @@ def _checked_array(
     if isinstance(result, np.ndarray):
         if result.dtype == dtype and result.shape == (count,):
             return result
-        found = f"{result.dtype} and shape {result.shape}"
+        found = f"an array of {result.dtype} and shape {result.shape}"
     else:
         found = type(result).__name__
-    wanted = f"{dtype.name} and shape ({count},)"
+    wanted = f"an array of {dtype.name} and shape ({count},)"
     raise PluginError(plugin.name, extension_point, f"returned {name}{found}, expected {wanted}")

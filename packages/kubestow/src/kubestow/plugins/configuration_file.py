@@ -6,14 +6,23 @@ A package that knows the configuration format of another scheduler registers a m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import difflib
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
 from kubestow import config
+from kubestow.config.document import parse_document, unwrap_config_map
+from kubestow.config.plugin_args import NODE_SAMPLING, args_types
 from kubestow.files import read_file
 from kubestow.framework.profile import Registry, implements
+from kubestow.log_fields import fields
+from kubestow.plugins import in_tree_registry
+from kubestow.rules.minors import Minor
+
+_log = logging.getLogger(__name__)
 
 _ENTRY_POINT_GROUP = "kubestow.configuration_formats"
 #: In every version of a KubeSchedulerConfiguration; with it, no foreign format is looked for and imported.
@@ -40,7 +49,58 @@ def read_configuration(
         return config.load(source, gates=gates, implements=implements(registry))
     text = read_file(Path(source))
     document = convert_foreign(text, str(source)) or text
-    return config.load(document, subject=str(source), gates=gates, implements=implements(registry))
+    configuration = config.load(document, subject=str(source), gates=gates, implements=implements(registry))
+    for remark in remarks(text, configuration, registry, minor=gates.minor) if document is text else ():
+        place = f"{source}:{remark.line}:{remark.column}" if remark.line else str(source)
+        _log.warning(
+            "%s: %s: %s", place, remark.path, remark.message, extra=fields(file=str(source), field=remark.path)
+        )
+    return configuration
+
+
+def remarks(
+    source: bytes, configuration: config.KubeSchedulerConfiguration, registry: Registry, *, minor: Minor
+) -> Iterator[config.FieldError]:
+    """What a valid KubeSchedulerConfiguration says without effect, which kube-scheduler accepts without a word.
+
+    These are the args of plugins that are not registered, that their profile does not enable, or that take no args.
+    """
+    document = unwrap_config_map(parse_document(source))
+    profiles = document.data.get("profiles") or ()
+    for index, (given, profile) in enumerate(zip(profiles, configuration.profiles, strict=False)):
+        enabled = enabled_plugins(profile, registry)
+        for number, entry in enumerate(given.get("pluginConfig") or ()):
+            problem = _args_problem(entry["name"], enabled, registry, minor)
+            if problem and entry.get("args") is not None:
+                path = f"profiles[{index}].pluginConfig[{number}]"
+                yield document.located(config.FieldError(path, f"the args have no effect: {problem}"))
+
+
+def enabled_plugins(profile: config.KubeSchedulerProfile, registry: Registry) -> frozenset[str]:
+    """The names of the plugins that a profile enables at any extension point that they implement."""
+    expanded = config.expand(profile, implements(registry))
+    return frozenset(plugin.name for at_point in expanded.values() for plugin in at_point)
+
+
+def never_enabled(
+    names: Iterable[str], configuration: config.KubeSchedulerConfiguration, registry: Registry
+) -> list[str]:
+    """Those of some plugins that no profile enables."""
+    enabled = frozenset[str]().union(*(enabled_plugins(profile, registry) for profile in configuration.profiles))
+    return [name for name in names if name not in enabled]
+
+
+def _args_problem(name: str, enabled: Collection[str], registry: Registry, minor: Minor) -> str:
+    if name == NODE_SAMPLING:
+        return ""
+    if name not in registry:
+        near = difflib.get_close_matches(name, list(registry), n=1)
+        return f"no plugin {name} is registered" + (f', did you mean "{near[0]}"?' if near else "")
+    if name not in enabled:
+        return f"the profile does not enable plugin {name}"
+    if registry[name] is in_tree_registry(minor).get(name) and name not in args_types(minor):
+        return f"plugin {name} takes no args"
+    return ""
 
 
 def convert_foreign(source: bytes, subject: str) -> dict[str, Any] | None:

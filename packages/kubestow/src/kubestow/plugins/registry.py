@@ -7,7 +7,9 @@ kubestow-contrib, uses the group ``kubestow.contributed_plugins``: its modules a
 enables their plugins.
 
 A package that knows the pod groups of another project registers a
-:class:`~kubestow.cluster.pods.pod_groups.PodGroupAPI` under the group ``kubestow.pod_group_apis``.
+:class:`~kubestow.cluster.pods.pod_groups.PodGroupAPI` under the group ``kubestow.pod_group_apis``. One that
+knows what another project's controller creates for a workload registers a :data:`WorkloadObjects` under the group
+``kubestow.workload_kinds``, by the name ``<kind>.<version>.<group>``.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI
 from kubestow.errors import InputError
@@ -35,6 +38,12 @@ _ENTRY_POINT_GROUP = "kubestow.plugins"
 _CONTRIBUTED_GROUP = "kubestow.contributed_plugins"
 
 _POD_GROUP_API_GROUP = "kubestow.pod_group_apis"
+_WORKLOAD_KIND_GROUP = "kubestow.workload_kinds"
+
+WorkloadObjects = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
+"""The pods and other objects, as plain data, that a controller creates for a workload with its namespace set.
+
+Raises InvalidObject."""
 
 
 def find_plugins(
@@ -72,6 +81,28 @@ def find_pod_group_apis() -> tuple[PodGroupAPI, ...]:
     return tuple(apis.values())[1:]
 
 
+@cache
+def find_workload_kinds() -> Mapping[tuple[str, str], WorkloadObjects]:
+    """The workloads of other projects by group version and kind. Each is imported when it is called.
+
+    Raises InputError, naming the entry point, for a name of another form; a call for one that cannot be loaded.
+    """
+    found = {}
+    for entry_point in _entry_points()[_WORKLOAD_KIND_GROUP]:
+        kind, _, rest = entry_point.name.partition(".")
+        version, _, group = rest.partition(".")
+        if not group:
+            raise InputError(f"entry point {entry_point.name}", "expected a name <kind>.<version>.<group>")
+        found[f"{group}/{version}", kind] = partial(_workload_objects, entry_point)
+    return found
+
+
+def _workload_objects(entry_point: EntryPoint, workload: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    objects: Any = _load(entry_point)
+    found: Iterable[dict[str, Any]] = objects(workload)
+    return found
+
+
 def referenced_plugins(references: Iterable[str]) -> list[type[Plugin]]:
     """The classes of references to a module or a file. Raises InputError as :func:`find_plugins`."""
     return list(_installed(references).values())[len(_installed()) :]
@@ -105,7 +136,7 @@ class _LazyRegistry(Mapping[str, type[Plugin]]):
 def _entry_points() -> Mapping[str, Sequence[EntryPoint]]:
     """The entry points of installed distributions by group: read once, which takes some ten milliseconds."""
     found = entry_points()
-    groups = (_ENTRY_POINT_GROUP, _CONTRIBUTED_GROUP, _POD_GROUP_API_GROUP)
+    groups = (_ENTRY_POINT_GROUP, _CONTRIBUTED_GROUP, _POD_GROUP_API_GROUP, _WORKLOAD_KIND_GROUP)
     return {group: tuple(found.select(group=group)) for group in groups}
 
 

@@ -106,5 +106,5 @@ def test_raw_scores_may_be_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("wrong", [lambda scores: scores[:1], lambda scores: scores * 1.0, lambda scores: None])
 def test_normalized_scores_must_have_the_shape_of_raw_scores(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
-    with pytest.raises(PluginError, match=r"expected int64 and shape \(2,\)"):
+    with pytest.raises(PluginError, match=r"expected an array of int64 and shape \(2,\)"):
         best(monkeypatch, normalizes=wrong, a=1, b=2)
