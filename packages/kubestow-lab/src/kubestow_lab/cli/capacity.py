@@ -100,8 +100,9 @@ def capacity(
         ties=FirstByName() if ties == "name" else None,
         kinds=None if drop_in is None else COPIED_KINDS,
     )
-    cluster = source.read(strict=strict)
-    scheduler = SchedulerInput(config, plugins, feature_gates, emulated_version).read(cluster)
+    scheduler_input = SchedulerInput(config, plugins, feature_gates, emulated_version)
+    cluster = source.read(scheduler_input, strict=strict)
+    scheduler = scheduler_input.read(cluster)
     configuration, registry, gates = scheduler.read_configuration(), scheduler.registry(), scheduler.gates
     # The drop-in prints what cluster-capacity does.
     name = partial(of_minor, minor=gates.minor) if drop_in is None else lambda made: made

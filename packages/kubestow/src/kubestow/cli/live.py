@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -27,6 +28,7 @@ from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
 from kubestow.errors import APIError, InputError, Unreachable
 
 if TYPE_CHECKING:
+    from kubestow.api.custom import CustomObject
     from kubestow.cli.inputs import LiveObjects
     from kubestow.client.rest.transport import Transport
     from kubestow.flight_record.writer import SegmentWriter
@@ -50,7 +52,7 @@ def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, 
     """
     from kubestow.engine.explanation.explain import explain
 
-    found = asyncio.run(_read(connection, *pod.key))
+    found = asyncio.run(_read(connection, scheduler, *pod.key))
     if isinstance(found, dict):
         click.echo("remark: reported by the scheduler", err=True)
         print_result(lambda: found, _report_text(found), output)
@@ -68,7 +70,9 @@ def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, 
     return 0
 
 
-async def _read(connection: ClusterConnection, namespace: str, name: str) -> dict[str, Any] | LiveObjects:
+async def _read(
+    connection: ClusterConnection, scheduler: SchedulerInput, namespace: str, name: str
+) -> dict[str, Any] | LiveObjects:
     """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
     from kubestow.cli.inputs import list_objects
     from kubestow.client.rest.transport import Transport
@@ -77,7 +81,7 @@ async def _read(connection: ClusterConnection, namespace: str, name: str) -> dic
     async with Transport(await connection.credentials(), clock=WallClock()) as transport:
         await transport.request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")  # 404 if unknown
         report = await _scheduler_report(transport, namespace, name)
-        return await list_objects(transport) if report is None else report
+        return await list_objects(transport, scheduler.custom_paths()) if report is None else report
 
 
 async def _scheduler_report(transport: Transport, namespace: str, name: str) -> dict[str, Any] | None:
@@ -116,6 +120,14 @@ def _report_text(report: dict[str, Any]) -> str:
 
 @click.command()
 @connection_options
+@scheduler_options
+@click.option(
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="PLURAL.VERSION.GROUP",
+    help="A further custom resource, such as widgets.v1.example.com. Can be repeated.",
+)
 @click.option(
     "-o",
     "--output",
@@ -124,17 +136,19 @@ def _report_text(report: dict[str, Any]) -> str:
     metavar="FILE",
     help="File to write, mode 0600, compressed if it ends in .gz; - is stdout.",
 )
-def snapshot(connection: ClusterConnection, output: str) -> int:
+def snapshot(connection: ClusterConnection, scheduler: SchedulerInput, resources: tuple[str, ...], output: str) -> int:
     """Save what scheduling depends on of a live cluster, for --cluster of the other commands.
 
-    It only reads, and each list is of one resourceVersion. Left out are secrets and config maps, environment variables,
-    commands and probes of containers, managed fields, what volume drivers are given, and annotations of projects that
-    scheduling does not know.
+    With --config and --plugin, also the custom resources that the scheduler's plugins read. It only reads, and each
+    list is of one resourceVersion. Left out are secrets and config maps, environment variables, commands and probes of
+    containers, managed fields, what volume drivers are given, and annotations of projects that scheduling does not
+    know.
     """
     from kubestow.cli.inputs import fetch_objects
     from kubestow.files import write_private
 
-    found = fetch_objects(connection)
+    named = {_path(resource): "--resource" for resource in resources}
+    found = fetch_objects(connection, named | scheduler.custom_paths())
     content, counts = _document(found)
     if output == "-":
         sys.stdout.buffer.write(content)
@@ -143,9 +157,20 @@ def snapshot(connection: ClusterConnection, output: str) -> int:
         write_private(Path(output), gzip.compress(content, mtime=0) if output.endswith(".gz") else content)
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
     click.echo(f"snapshot: {kinds or 'nothing'}", err=True)
-    if found.missing:
-        click.echo(f"snapshot: not served or not allowed: {', '.join(found.missing)}", err=True)
+    for paths, reason in ((found.not_served, "not served"), (found.forbidden, "not allowed")):
+        if paths:
+            click.echo(f"snapshot: {reason}: {', '.join(paths)}", err=True)
     return 0
+
+
+def _path(resource: str) -> str:
+    """The API path of a custom resource that is written ``plural.version.group``. Raises InputError."""
+    plural, _, rest = resource.partition(".")
+    version, _, group = rest.partition(".")
+    if not (plural and version and "." in group) or "/" in resource:
+        problem = f"expected PLURAL.VERSION.GROUP such as widgets.v1.example.com, got {resource!r}"
+        raise InputError("--resource", problem)
+    return f"/apis/{group}/{version}/{plural}"
 
 
 def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
@@ -169,6 +194,7 @@ def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
 
 @click.command()
 @connection_options
+@scheduler_options
 @click.option("--duration", metavar="DURATION", help="How long to record, such as 10m. Default: until Ctrl-C.")
 @click.option("--max-size", default="256Mi", show_default=True, metavar="QUANTITY", help="Limit of the file in bytes.")
 @click.option(
@@ -179,19 +205,23 @@ def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
     show_default=True,
     help="File to write, with mode 0600; it must not exist.",
 )
-def record(connection: ClusterConnection, duration: str | None, max_size: str, output: Path) -> int:
+def record(
+    connection: ClusterConnection, scheduler: SchedulerInput, duration: str | None, max_size: str, output: Path
+) -> int:
     """Record a live cluster for `kubestow replay`: nodes, pods and what else scheduling depends on.
 
     It only reads, and does not schedule. The record shows when pods arrived and on which nodes the scheduler of the
-    cluster put them. It has the fields that scheduling reads, without environment variables, commands and annotations.
+    cluster put them. It has the fields that scheduling reads, without environment variables, commands and annotations;
+    with --config and --plugin, also the custom resources that the plugins read.
     """
     from kubestow.flight_record.writer import SegmentWriter, parse_size
 
     seconds = None if duration is None else _seconds(duration)
+    kinds = scheduler.custom_kinds()
     writer = SegmentWriter(output, parse_size(max_size, "--max-size"))
-    counts, dropped = asyncio.run(_record(writer, seconds, connection))
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
-    click.echo(f"{output}: states of objects: {kinds or 'none'}", err=True)
+    counts, dropped = asyncio.run(_record(writer, seconds, connection, kinds))
+    numbers = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
+    click.echo(f"{output}: states of objects: {numbers or 'none'}", err=True)
     if dropped:
         click.echo(f"{output}: {dropped:,} entries are missing", err=True)
     return 0
@@ -207,7 +237,10 @@ def _seconds(text: str) -> float:
 
 
 async def _record(
-    writer: SegmentWriter, seconds: float | None, connection: ClusterConnection
+    writer: SegmentWriter,
+    seconds: float | None,
+    connection: ClusterConnection,
+    kinds: Iterable[type[CustomObject]],
 ) -> tuple[dict[str, int], int]:
     """Record until a signal, or for some seconds; the number of recorded states by kind, and of those missing."""
     from random import Random
@@ -219,7 +252,7 @@ async def _record(
     from kubestow.scheduling.events.resources import with_custom
 
     credentials = await connection.credentials()
-    resources = with_custom(api.kind for api in find_pod_group_apis())
+    resources = with_custom(dict.fromkeys((*(api.kind for api in find_pod_group_apis()), *kinds)))
     async with ClusterClient(credentials, clock=WallClock(), random=Random()) as client:
         version = await client.wait_for_api_server()
         await client.versions.discover()

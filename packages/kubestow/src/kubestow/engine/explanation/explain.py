@@ -133,7 +133,7 @@ def _preemption(decision: Decision) -> Preemption | None:
 
 
 def _remarks(scheduler: OfflineScheduler, pod: Pod) -> Sequence[str]:
-    remarks = []
+    remarks = list(scheduler.absent)
     if scheduler.extenders:
         remarks.append(f"{scheduler.extenders} extenders of the configuration were not called")
     if scheduler.profile(pod).samples_nodes:
