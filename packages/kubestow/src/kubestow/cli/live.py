@@ -25,7 +25,7 @@ from kubestow.cli.inputs import (
     scheduler_options,
 )
 from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
-from kubestow.errors import APIError, InputError, Unreachable
+from kubestow.errors import APIError, InputError, KubestowError, Unreachable
 
 if TYPE_CHECKING:
     from kubestow.api.custom import CustomObject
@@ -50,7 +50,8 @@ def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, 
     The scheduler's own report if it is reachable, otherwise computed from what the API server holds. `kubestow explain`
     is the long form.
     """
-    from kubestow.engine.explanation.explain import explain
+    from kubestow.engine.explanation.explain import explain, reported
+    from kubestow.engine.pipeline.offline_scheduler import find_pod
 
     found = asyncio.run(_read(connection, scheduler, *pod.key))
     if isinstance(found, dict):
@@ -59,7 +60,14 @@ def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, 
         return 0
     cluster = found.cluster(str(connection))
     options = scheduler.read(cluster)
-    explanation = explain(cluster, str(pod), options)
+    try:
+        explanation = explain(cluster, str(pod), options)
+    except InputError:
+        raise
+    except KubestowError:  # a plugin fails
+        if said := reported(find_pod(cluster, str(pod))):
+            click.echo(said)
+        raise
     for remark in (*explanation.remarks, "computed from the objects of the API server"):
         click.echo(f"remark: {remark}", err=True)
 
@@ -85,24 +93,33 @@ async def _read(
 
 
 async def _scheduler_report(transport: Transport, namespace: str, name: str) -> dict[str, Any] | None:
-    """What the scheduler's /debug endpoint says about a pod, through the API server's proxy; None without one."""
+    """What the scheduler's /debug endpoint says about a pod, and the dashboard's search for changes as ``explanation``.
+
+    It is asked through the API server's proxy, or in a development cluster through the API server itself. None if it
+    does not answer.
+    """
+
     from kubestow.api.json_text import UNDECODABLE, parse_json
 
-    try:
-        query = urlencode({"labelSelector": _SCHEDULER_LABEL, "fieldSelector": "status.phase=Running"})
-        listed = parse_json(await transport.request("GET", f"/api/v1/pods?{query}"))
-    except (APIError, Unreachable, *UNDECODABLE):
-        return None
-    for pod in listed.get("items", ())[:_MOST_REPLICAS]:
-        metadata = pod["metadata"]
-        proxy = f"/api/v1/namespaces/{metadata['namespace']}/pods/https:{metadata['name']}:{_SECURE_PORT}/proxy"
+    async def read(path: str) -> dict[str, Any]:
         try:
-            body = await transport.request("GET", f"{proxy}/debug/pods/{quote(namespace)}/{quote(name)}")
-            report = parse_json(body)
+            found = parse_json(await transport.request("GET", path))
         except (APIError, Unreachable, *UNDECODABLE):
-            continue  # not allowed, a standby, or another program
-        if isinstance(report, dict) and isinstance(report.get("summary"), str):
-            return report
+            return {}  # not allowed, a standby, or another program
+        return found if isinstance(found, dict) else {}
+
+    query = urlencode({"labelSelector": _SCHEDULER_LABEL, "fieldSelector": "status.phase=Running"})
+    listed = await read(f"/api/v1/pods?{query}")
+    proxies = [
+        f"/api/v1/namespaces/{metadata['namespace']}/pods/https:{metadata['name']}:{_SECURE_PORT}/proxy"
+        for metadata in (pod["metadata"] for pod in listed.get("items", ())[:_MOST_REPLICAS])
+    ]
+    path = f"pods/{quote(namespace)}/{quote(name)}"
+    for root in (*proxies, ""):
+        report = await read(f"{root}/debug/{path}")
+        if isinstance(report.get("summary"), str):
+            explanation = await read(f"{root}/dashboard/{path}/counterfactuals")
+            return report | ({"explanation": explanation} if "counterfactuals" in explanation else {})
     return None
 
 
@@ -110,6 +127,8 @@ def _report_text(report: dict[str, Any]) -> str:
     lines = [f"{report.get('pod', '')}: {report['summary']}"]
     queue = report.get("queue", {})
     lines += [f"{plugin} waits for {', '.join(events)}" for plugin, events in queue.get("requeueEvents", {}).items()]
+    if "explanation" in report:
+        return "\n".join([*lines, "", *report["explanation"]["summary"]])
     now = report.get("now", {})
     if "feasible" in now:
         lines.append(f"now it fits on {now['feasible']:,} of {now['nodes']:,} nodes")

@@ -194,7 +194,9 @@ def _absent(cluster: ClusterObjects, read: Mapping[type[CustomObject], str]) -> 
         decided = f"{names} decides as if there was none"
         if cluster.listed is not None and not cluster.listed["/".join(kind.address())]:
             yield f"the API server does not serve {kind.resource}: {decided}"
-        elif cluster.listed is None and not any(
-            (source.api_version, source.kind) == kind.api_type() for source in cluster.custom_resources
+        elif (
+            cluster.listed is None
+            and cluster.sources
+            and not any((source.api_version, source.kind) == kind.api_type() for source in cluster.custom_resources)
         ):
             yield f"the input has no {kind.__name__} ({kind.resource}): {decided}"
