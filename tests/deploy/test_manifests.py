@@ -249,7 +249,8 @@ def test_the_cluster_role_allows_exactly_the_watched_resources() -> None:
     watched = {(group_of(resource), resource.plural) for resource in listed}
     groups = {(group, "podgroups") for group in ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")}
     groups |= {("scheduling.k8s.io", "compositepodgroups")}
-    assert allowed == watched | groups
+    definitions = {("apiextensions.k8s.io", "customresourcedefinitions")}
+    assert allowed == watched | groups | definitions
 
 
 def test_every_permission_has_a_comment() -> None:

@@ -105,9 +105,10 @@ def capacity(
     )
     manifests = [_manifest(podspec) for podspec in podspecs]
     strict_templates = [_template(*each) for each in manifests] if drop_in is not None else []
-    cluster = source.read(strict=strict)
+    scheduler_input = SchedulerInput(config, plugins, feature_gates, emulated_version)
+    cluster = source.read(scheduler_input, strict=strict)
     templates = strict_templates or [_template(*each, cluster.admission) for each in manifests]
-    scheduler = SchedulerInput(config, plugins, feature_gates, emulated_version).read(cluster)
+    scheduler = scheduler_input.read(cluster)
     configuration, registry, gates = scheduler.read_configuration(), scheduler.registry(), scheduler.gates
     # The drop-in prints what cluster-capacity does.
     name = partial(of_minor, minor=gates.minor) if drop_in is None else lambda made: made

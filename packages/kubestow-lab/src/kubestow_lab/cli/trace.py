@@ -21,7 +21,7 @@ def trace(pod: PodName, source: ClusterInput, scheduler: SchedulerInput, output:
     """
     from kubestow_lab.call_trace import trace as traced
 
-    cluster = source.read()
+    cluster = source.read(scheduler)
     options = scheduler.read(cluster)
     found = traced(cluster, str(pod), options)
     for remark in found.remarks:

@@ -58,7 +58,7 @@ def drain(
     from kubestow_lab.what_if.node_removal import drain as drained
     from kubestow_lab.what_if.node_removal import nodes_named
 
-    cluster = source.read(strict=strict)
+    cluster = source.read(scheduler, strict=strict)
     options = scheduler.read(cluster)
     removal = drained(cluster, nodes_named(cluster, nodes), options, force=force)
     return _report(removal, options, output, max_pending)
@@ -84,7 +84,7 @@ def lose(
 
     if bool(nodes) == (zone is not None):
         raise click.UsageError("expected either nodes or --zone")
-    cluster = source.read(strict=strict)
+    cluster = source.read(scheduler, strict=strict)
     names = nodes_named(cluster, nodes) if zone is None else nodes_in_zone(cluster, zone)
     options = scheduler.read(cluster)
     return _report(lost(cluster, names, options), options, output, max_pending)
@@ -115,7 +115,7 @@ def add_nodes(
 
     if not pools and not likes:
         raise click.UsageError("expected --node-pool or --like")
-    cluster = source.read(strict=strict)
+    cluster = source.read(scheduler, strict=strict)
     arrivals = Arrivals.load(*workloads, cluster=cluster, strict=strict) if workloads else Arrivals()
     if arrivals.summary.problems:
         print_input("workload", arrivals.summary)

@@ -323,7 +323,8 @@ class _Run:
         """Why no attempt was made to schedule a pod."""
         queued = self._scheduler.queue.pods.get(uid)
         if queued is not None:
-            return f"gated by {queued.gated_by}" if queued.gated_by else "not attempted before the end"
+            reason = f"gated by {queued.gated_by}: {queued.gate_message}"
+            return reason if queued.gated_by else "not attempted before the end"
         info = self._scheduler.pods.get(uid)
         if info is not None and info.terminating:
             return "is being deleted"

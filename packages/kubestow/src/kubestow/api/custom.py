@@ -32,3 +32,9 @@ class CustomObject(APIObject, frozen=True):
         if not (plural and version and dot):
             raise ValueError(f'{cls.__name__}.resource is "{cls.resource}", expected "<plural>.<version>.<group>"')
         return (f"/apis/{group}/{version}" if group else f"/api/{version}"), plural
+
+    @classmethod
+    def api_type(cls) -> tuple[str, str]:
+        """The apiVersion and kind of the objects. Raises ValueError as :meth:`address`."""
+        prefix, _ = cls.address()
+        return prefix.removeprefix("/apis/").removeprefix("/api/"), cls.__name__

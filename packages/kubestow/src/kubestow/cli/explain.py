@@ -48,7 +48,7 @@ def explain(
     """
     from kubestow.engine.explanation.explain import explain as explained
 
-    cluster = source.read()
+    cluster = source.read(scheduler)
     options = scheduler.read(cluster)
     found = explained(cluster, str(pod), options, target=node, counterfactuals=counterfactuals)
     for remark in found.remarks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,6 +21,7 @@ from kubestow.errors import APIError, InputError
 from kubestow.rules.minors import NOT_COMPARED
 
 if TYPE_CHECKING:
+    from kubestow.api.custom import CustomObject
     from kubestow.client.rest.credentials import Credentials
     from kubestow.client.rest.transport import Transport
     from kubestow.config import FeatureGates
@@ -93,16 +94,19 @@ class ClusterInput(ClusterConnection):
 
     clusters: tuple[str, ...] = ()
 
-    def read(self, *, strict: bool = False) -> ClusterObjects:
-        """The cluster; problems of the input are printed on standard error.
+    def read(self, scheduler: SchedulerInput, *, strict: bool = False) -> ClusterObjects:
+        """The cluster, a live one with the custom resources that the scheduler's plugins read.
 
-        Raises InputError, APIError and Unreachable.
+        Problems of the input are printed on standard error. Raises InputError, APIError and Unreachable.
         """
         from kubestow.engine.input.cluster_objects import ClusterObjects
 
         if self.clusters and self.is_given:
             raise click.UsageError("--cluster excludes --kubeconfig, --context and --master")
-        cluster = ClusterObjects.load(*self.clusters, strict=strict) if self.clusters else fetch_cluster(self)
+        if self.clusters:
+            cluster = ClusterObjects.load(*self.clusters, strict=strict)
+        else:
+            cluster = fetch_objects(self, scheduler.custom_paths()).cluster(str(self))
         if cluster.summary.problems:
             print_input("cluster", cluster.summary)
         return cluster
@@ -174,6 +178,24 @@ class SchedulerInput:
         Without ``--emulated-version``, they are those of the first minor version in which they are valid.
         """
         return self.read() if self.emulated_version else newest_valid(self._options)
+
+    def custom_paths(self) -> dict[str, str]:
+        """The API paths of :meth:`custom_kinds`, each with the names of the plugins. Raises as it does."""
+        return {"/".join(kind.address()): names for kind, names in self.custom_kinds().items()}
+
+    def custom_kinds(self) -> dict[type[CustomObject], str]:
+        """The custom kinds that plugins of the configuration read, each with their names.
+
+        The minor version is that of ``--emulated-version``, or else the newest for which the configuration is valid.
+        Raises InputError and PluginError.
+        """
+        from kubestow.engine.input.cluster_objects import ClusterObjects
+        from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, custom_kinds
+
+        def build(minor: Minor) -> dict[type[CustomObject], str]:
+            return custom_kinds(OfflineScheduler(ClusterObjects(), self._options(minor)).profiles.values())
+
+        return build(parse_minor(self.emulated_version)) if self.emulated_version else newest_valid(build)
 
     def _options(self, minor: Minor) -> SchedulerOptions:
         from kubestow.config import FeatureGates
@@ -285,14 +307,20 @@ _CLAIM_TEMPLATES = "resourceclaimtemplates"
 class LiveObjects:
     """The lists of a cluster: the pages of each as JSON, by path, with the resourceVersion of the list.
 
-    ``missing`` are the paths of kinds that the server does not serve, or that the user may not list. ``server_version``
-    is that of the API server, such as ``v1.36.2``; "" if it does not tell.
+    The resourceVersion is "" for a kind that the server does not serve. ``forbidden`` are the paths of optional kinds
+    that the user may not list. ``server_version`` is that of the API server, such as ``v1.36.2``; "" if it does not
+    tell.
     """
 
     pages: list[tuple[str, bytes]]
     versions: dict[str, str]
-    missing: list[str]
+    forbidden: list[str]
     server_version: str
+
+    @property
+    def not_served(self) -> list[str]:
+        """The paths of kinds that the server does not serve."""
+        return [path for path, version in self.versions.items() if not version]
 
     def cluster(self, subject: str) -> ClusterObjects:
         """The cluster of these objects. Raises InputError, with ``subject`` as the name of the cluster."""
@@ -302,17 +330,12 @@ class LiveObjects:
         problems = Problems()
         sources = (source for path, page in self.pages for source in parse_objects(page, path, problems))
         cluster = ClusterObjects.of_sources(sources, problems, subject=subject)
-        cluster.server_version = self.server_version
+        cluster.server_version, cluster.listed = self.server_version, self.versions
         return cluster
 
 
-def fetch_cluster(connection: ClusterConnection) -> ClusterObjects:
-    """Read a live cluster. Raises InputError, APIError and Unreachable."""
-    return fetch_objects(connection).cluster(str(connection))
-
-
-def fetch_objects(connection: ClusterConnection) -> LiveObjects:
-    """List the objects of a cluster, as :func:`fetch_cluster` does."""
+def fetch_objects(connection: ClusterConnection, read_by: Mapping[str, str]) -> LiveObjects:
+    """List the objects of a live cluster as :func:`list_objects` does, over a connection of its own."""
     import asyncio
 
     from kubestow.client.rest.transport import Transport
@@ -320,13 +343,17 @@ def fetch_objects(connection: ClusterConnection) -> LiveObjects:
 
     async def fetch() -> LiveObjects:
         async with Transport(await connection.credentials(), clock=WallClock()) as transport:
-            return await list_objects(transport)
+            return await list_objects(transport, read_by)
 
     return asyncio.run(fetch())
 
 
-async def list_objects(transport: Transport) -> LiveObjects:
-    """List everything that scheduling depends on. Raises APIError and Unreachable."""
+async def list_objects(transport: Transport, read_by: Mapping[str, str]) -> LiveObjects:
+    """List everything that scheduling depends on, and the custom kinds at the paths of ``read_by``.
+
+    These are with the plugins that read them. Raises APIError and Unreachable, and InputError if the user may not list
+    one of them: decisions would not be those of the scheduler.
+    """
     from kubestow.api.conversion import DEVICES, GROUPS
     from kubestow.api.scheduling import CompositePodGroup
     from kubestow.client.object_requests import list_pages, server_version
@@ -344,16 +371,21 @@ async def list_objects(transport: Transport) -> LiveObjects:
     listed = [served.addressed(resource) for resource in with_custom(kinds)]
     resources = {f"{resource.prefix}/{resource.plural}": resource for resource in listed}
     for_admission = (*_FOR_ADMISSION, f"{served.prefix(DEVICES, _CLAIM_TEMPLATES)}/{_CLAIM_TEMPLATES}")
-    optional = {path for path, resource in resources.items() if resource.optional} | {*for_admission}
-    for path in (*resources, _PRIORITY_CLASSES, *for_admission):
+    optional = {path for path, resource in resources.items() if resource.optional} | {*for_admission, *read_by}
+    for path in dict.fromkeys((*resources, _PRIORITY_CLASSES, *for_admission, *read_by)):
         selector = resources[path].field_selector if path in resources else ""
         try:
             pages, version = await list_pages(transport, path, selector)
         except APIError as error:
             if error.code not in (_NOT_FOUND, _FORBIDDEN) or path not in optional:
                 raise
-            found.missing.append(path)
+            if error.code == _NOT_FOUND:
+                found.versions[path] = ""
+            elif path in read_by:
+                raise InputError(path, f"{read_by[path]} reads it: {error}") from None
+            else:
+                found.forbidden.append(path)
         else:
             found.pages.extend((path, page) for page in pages)
-            found.versions[path] = version
+            found.versions[path] = version or "0"
     return found

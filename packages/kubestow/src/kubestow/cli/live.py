@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -24,9 +25,10 @@ from kubestow.cli.inputs import (
     scheduler_options,
 )
 from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
-from kubestow.errors import APIError, InputError, Unreachable
+from kubestow.errors import APIError, InputError, KubestowError, Unreachable
 
 if TYPE_CHECKING:
+    from kubestow.api.custom import CustomObject
     from kubestow.cli.inputs import LiveObjects
     from kubestow.client.rest.transport import Transport
     from kubestow.flight_record.writer import SegmentWriter
@@ -48,16 +50,24 @@ def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, 
     The scheduler's own report if it is reachable, otherwise computed from what the API server holds. `kubestow explain`
     is the long form.
     """
-    from kubestow.engine.explanation.explain import explain
+    from kubestow.engine.explanation.explain import explain, reported
+    from kubestow.engine.pipeline.offline_scheduler import find_pod
 
-    found = asyncio.run(_read(connection, *pod.key))
+    found = asyncio.run(_read(connection, scheduler, *pod.key))
     if isinstance(found, dict):
         click.echo("remark: reported by the scheduler", err=True)
         print_result(lambda: found, _report_text(found), output)
         return 0
     cluster = found.cluster(str(connection))
     options = scheduler.read(cluster)
-    explanation = explain(cluster, str(pod), options)
+    try:
+        explanation = explain(cluster, str(pod), options)
+    except InputError:
+        raise
+    except KubestowError:  # a plugin fails
+        if said := reported(find_pod(cluster, str(pod))):
+            click.echo(said)
+        raise
     for remark in (*explanation.remarks, "computed from the objects of the API server"):
         click.echo(f"remark: {remark}", err=True)
 
@@ -68,7 +78,9 @@ def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, 
     return 0
 
 
-async def _read(connection: ClusterConnection, namespace: str, name: str) -> dict[str, Any] | LiveObjects:
+async def _read(
+    connection: ClusterConnection, scheduler: SchedulerInput, namespace: str, name: str
+) -> dict[str, Any] | LiveObjects:
     """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
     from kubestow.cli.inputs import list_objects
     from kubestow.client.rest.transport import Transport
@@ -77,28 +89,37 @@ async def _read(connection: ClusterConnection, namespace: str, name: str) -> dic
     async with Transport(await connection.credentials(), clock=WallClock()) as transport:
         await transport.request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")  # 404 if unknown
         report = await _scheduler_report(transport, namespace, name)
-        return await list_objects(transport) if report is None else report
+        return await list_objects(transport, scheduler.custom_paths()) if report is None else report
 
 
 async def _scheduler_report(transport: Transport, namespace: str, name: str) -> dict[str, Any] | None:
-    """What the scheduler's /debug endpoint says about a pod, through the API server's proxy; None without one."""
+    """What the scheduler's /debug endpoint says about a pod, and the dashboard's search for changes as ``explanation``.
+
+    It is asked through the API server's proxy, or in a development cluster through the API server itself. None if it
+    does not answer.
+    """
+
     from kubestow.api.json_text import UNDECODABLE, parse_json
 
-    try:
-        query = urlencode({"labelSelector": _SCHEDULER_LABEL, "fieldSelector": "status.phase=Running"})
-        listed = parse_json(await transport.request("GET", f"/api/v1/pods?{query}"))
-    except (APIError, Unreachable, *UNDECODABLE):
-        return None
-    for pod in listed.get("items", ())[:_MOST_REPLICAS]:
-        metadata = pod["metadata"]
-        proxy = f"/api/v1/namespaces/{metadata['namespace']}/pods/https:{metadata['name']}:{_SECURE_PORT}/proxy"
+    async def read(path: str) -> dict[str, Any]:
         try:
-            body = await transport.request("GET", f"{proxy}/debug/pods/{quote(namespace)}/{quote(name)}")
-            report = parse_json(body)
+            found = parse_json(await transport.request("GET", path))
         except (APIError, Unreachable, *UNDECODABLE):
-            continue  # not allowed, a standby, or another program
-        if isinstance(report, dict) and isinstance(report.get("summary"), str):
-            return report
+            return {}  # not allowed, a standby, or another program
+        return found if isinstance(found, dict) else {}
+
+    query = urlencode({"labelSelector": _SCHEDULER_LABEL, "fieldSelector": "status.phase=Running"})
+    listed = await read(f"/api/v1/pods?{query}")
+    proxies = [
+        f"/api/v1/namespaces/{metadata['namespace']}/pods/https:{metadata['name']}:{_SECURE_PORT}/proxy"
+        for metadata in (pod["metadata"] for pod in listed.get("items", ())[:_MOST_REPLICAS])
+    ]
+    path = f"pods/{quote(namespace)}/{quote(name)}"
+    for root in (*proxies, ""):
+        report = await read(f"{root}/debug/{path}")
+        if isinstance(report.get("summary"), str):
+            explanation = await read(f"{root}/dashboard/{path}/counterfactuals")
+            return report | ({"explanation": explanation} if "counterfactuals" in explanation else {})
     return None
 
 
@@ -106,6 +127,8 @@ def _report_text(report: dict[str, Any]) -> str:
     lines = [f"{report.get('pod', '')}: {report['summary']}"]
     queue = report.get("queue", {})
     lines += [f"{plugin} waits for {', '.join(events)}" for plugin, events in queue.get("requeueEvents", {}).items()]
+    if "explanation" in report:
+        return "\n".join([*lines, "", *report["explanation"]["summary"]])
     now = report.get("now", {})
     if "feasible" in now:
         lines.append(f"now it fits on {now['feasible']:,} of {now['nodes']:,} nodes")
@@ -116,6 +139,14 @@ def _report_text(report: dict[str, Any]) -> str:
 
 @click.command()
 @connection_options
+@scheduler_options
+@click.option(
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="PLURAL.VERSION.GROUP",
+    help="A further custom resource, such as widgets.v1.example.com. Can be repeated.",
+)
 @click.option(
     "-o",
     "--output",
@@ -124,17 +155,19 @@ def _report_text(report: dict[str, Any]) -> str:
     metavar="FILE",
     help="File to write, mode 0600, compressed if it ends in .gz; - is stdout.",
 )
-def snapshot(connection: ClusterConnection, output: str) -> int:
+def snapshot(connection: ClusterConnection, scheduler: SchedulerInput, resources: tuple[str, ...], output: str) -> int:
     """Save what scheduling depends on of a live cluster, for --cluster of the other commands.
 
-    It only reads, and each list is of one resourceVersion. Left out are secrets and config maps, environment variables,
-    commands and probes of containers, managed fields, what volume drivers are given, and annotations of projects that
-    scheduling does not know.
+    With --config and --plugin, also the custom resources that the scheduler's plugins read. It only reads, and each
+    list is of one resourceVersion. Left out are secrets and config maps, environment variables, commands and probes of
+    containers, managed fields, what volume drivers are given, and annotations of projects that scheduling does not
+    know.
     """
     from kubestow.cli.inputs import fetch_objects
     from kubestow.files import write_private
 
-    found = fetch_objects(connection)
+    named = {_path(resource): "--resource" for resource in resources}
+    found = fetch_objects(connection, named | scheduler.custom_paths())
     content, counts = _document(found)
     if output == "-":
         sys.stdout.buffer.write(content)
@@ -143,9 +176,20 @@ def snapshot(connection: ClusterConnection, output: str) -> int:
         write_private(Path(output), gzip.compress(content, mtime=0) if output.endswith(".gz") else content)
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
     click.echo(f"snapshot: {kinds or 'nothing'}", err=True)
-    if found.missing:
-        click.echo(f"snapshot: not served or not allowed: {', '.join(found.missing)}", err=True)
+    for paths, reason in ((found.not_served, "not served"), (found.forbidden, "not allowed")):
+        if paths:
+            click.echo(f"snapshot: {reason}: {', '.join(paths)}", err=True)
     return 0
+
+
+def _path(resource: str) -> str:
+    """The API path of a custom resource that is written ``plural.version.group``. Raises InputError."""
+    plural, _, rest = resource.partition(".")
+    version, _, group = rest.partition(".")
+    if not (plural and version and "." in group) or "/" in resource:
+        problem = f"expected PLURAL.VERSION.GROUP such as widgets.v1.example.com, got {resource!r}"
+        raise InputError("--resource", problem)
+    return f"/apis/{group}/{version}/{plural}"
 
 
 def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
@@ -169,6 +213,7 @@ def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
 
 @click.command()
 @connection_options
+@scheduler_options
 @click.option("--duration", metavar="DURATION", help="How long to record, such as 10m. Default: until Ctrl-C.")
 @click.option("--max-size", default="256Mi", show_default=True, metavar="QUANTITY", help="Limit of the file in bytes.")
 @click.option(
@@ -179,19 +224,23 @@ def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
     show_default=True,
     help="File to write, with mode 0600; it must not exist.",
 )
-def record(connection: ClusterConnection, duration: str | None, max_size: str, output: Path) -> int:
+def record(
+    connection: ClusterConnection, scheduler: SchedulerInput, duration: str | None, max_size: str, output: Path
+) -> int:
     """Record a live cluster for `kubestow replay`: nodes, pods and what else scheduling depends on.
 
     It only reads, and does not schedule. The record shows when pods arrived and on which nodes the scheduler of the
-    cluster put them. It has the fields that scheduling reads, without environment variables, commands and annotations.
+    cluster put them. It has the fields that scheduling reads, without environment variables, commands and annotations;
+    with --config and --plugin, also the custom resources that the plugins read.
     """
     from kubestow.flight_record.writer import SegmentWriter, parse_size
 
     seconds = None if duration is None else _seconds(duration)
+    kinds = scheduler.custom_kinds()
     writer = SegmentWriter(output, parse_size(max_size, "--max-size"))
-    counts, dropped = asyncio.run(_record(writer, seconds, connection))
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
-    click.echo(f"{output}: states of objects: {kinds or 'none'}", err=True)
+    counts, dropped = asyncio.run(_record(writer, seconds, connection, kinds))
+    numbers = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
+    click.echo(f"{output}: states of objects: {numbers or 'none'}", err=True)
     if dropped:
         click.echo(f"{output}: {dropped:,} entries are missing", err=True)
     return 0
@@ -207,7 +256,10 @@ def _seconds(text: str) -> float:
 
 
 async def _record(
-    writer: SegmentWriter, seconds: float | None, connection: ClusterConnection
+    writer: SegmentWriter,
+    seconds: float | None,
+    connection: ClusterConnection,
+    kinds: Iterable[type[CustomObject]],
 ) -> tuple[dict[str, int], int]:
     """Record until a signal, or for some seconds; the number of recorded states by kind, and of those missing."""
     from random import Random
@@ -219,7 +271,7 @@ async def _record(
     from kubestow.scheduling.events.resources import with_custom
 
     credentials = await connection.credentials()
-    resources = with_custom(api.kind for api in find_pod_group_apis())
+    resources = with_custom(dict.fromkeys((*(api.kind for api in find_pod_group_apis()), *kinds)))
     async with ClusterClient(credentials, clock=WallClock(), random=Random()) as client:
         version = await client.wait_for_api_server()
         await client.versions.discover()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from random import Random
 from typing import Any, NoReturn
@@ -21,6 +21,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kubestow import gc_tuning
+from kubestow.api.custom import CustomObject
 from kubestow.api.json_text import UNDECODABLE
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.transport import APIStatus, Transport
@@ -51,6 +52,10 @@ _INITIAL_IDLE_TIMEOUT = 10.0
 _PAGE_SIZE = 5000
 #: Objects decoded before the event loop runs other tasks.
 _DECODE_BATCH = 1000
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+#: How long after its definition is established a custom resource is listed, in seconds.
+_ESTABLISHED_SECONDS = 0.5
 
 
 class _MalformedResponse(Unreachable):
@@ -85,6 +90,7 @@ class Reflector:
         received = partial(self._versions.received, resource) if converted_group(resource) else None
         self._decoder = ObjectDecoder(resource, partial(subscriber.unreadable, resource), on_decoded, received)
         self._collection = _Collection(transport, resource, self._decoder, self._versions)
+        self._definition = _Definition(transport, resource, clock)
         self._resource_version = ""  # where the next watch starts; empty: list first
         self._initial: dict[tuple[str, str], Any] | None = None  # the objects of an incomplete streaming list
         self._gc_pause = ExitStack()  # closed when a streaming list is complete
@@ -268,7 +274,73 @@ class Reflector:
             _log.debug("%s: not served by the API server", plural, extra=fields(resource=plural))
             self._replace("", [])
             self._not_served = True
-        await self._clock.sleep(jittered(self._resource.absent_seconds, 1.0, self._random))
+        seconds = jittered(self._resource.absent_seconds, 1.0, self._random)
+        if not issubclass(self._resource.type, CustomObject):
+            await self._clock.sleep(seconds)
+            return
+        waiting = asyncio.ensure_future(self._clock.sleep(seconds))
+        watching = asyncio.ensure_future(self._definition.wait_until_served())
+        try:
+            await asyncio.wait((waiting, watching), return_when=asyncio.FIRST_COMPLETED)
+            if not (watching.done() and watching.result()):
+                await waiting
+        finally:
+            for task in (waiting, watching):
+                task.cancel()
+            await asyncio.gather(waiting, watching, return_exceptions=True)
+
+
+class _DefinitionVersion(msgspec.Struct, frozen=True):
+    name: str = ""
+    served: bool = False
+
+
+class _DefinitionSpec(msgspec.Struct, frozen=True):
+    versions: list[_DefinitionVersion] = []
+
+
+class _DefinitionCondition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _DefinitionStatus(msgspec.Struct, frozen=True):
+    conditions: list[_DefinitionCondition] = []
+
+
+class _CustomResourceDefinition(msgspec.Struct, frozen=True):
+    spec: _DefinitionSpec = _DefinitionSpec()
+    status: _DefinitionStatus = _DefinitionStatus()
+
+    def serves(self, version: str) -> bool:
+        established = any(each.type == "Established" and each.status == "True" for each in self.status.conditions)
+        return established and any(each.name == version and each.served for each in self.spec.versions)
+
+
+class _Definition:
+    """The CustomResourceDefinition of a resource that the API server does not serve yet."""
+
+    def __init__(self, transport: Transport, resource: Resource, clock: Clock) -> None:
+        self._transport, self._clock = transport, clock
+        group, _, self._version = resource.api_version.partition("/")
+        self._name = f"{resource.plural}.{group}"
+
+    async def wait_until_served(self) -> bool:
+        """Watch the definition until it serves the version; False if it cannot be watched."""
+        query = urlencode({"fieldSelector": f"metadata.name={self._name}", "watch": "true"})
+        splitter = LineSplitter()
+        with suppress(APIError, Unreachable, *UNDECODABLE):
+            async with self._transport.stream(f"{_DEFINITIONS}?{query}", idle_timeout=_IDLE_TIMEOUT) as chunks:
+                async for chunk in chunks:
+                    for line in splitter.feed(chunk):
+                        event = WatchLine.parse(line)
+                        if event.type not in ("ADDED", "MODIFIED"):
+                            continue
+                        if msgspec.json.decode(event.object, type=_CustomResourceDefinition).serves(self._version):
+                            # The handler of the resource may come a moment later; a 404 must not repeat this at once.
+                            await self._clock.sleep(_ESTABLISHED_SECONDS)
+                            return True
+        return False
 
 
 class _Collection:

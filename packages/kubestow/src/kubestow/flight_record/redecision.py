@@ -18,10 +18,12 @@ from msgspec.structs import replace
 
 from kubestow import config
 from kubestow.api.core import Pod, PodStatus
+from kubestow.api.custom import CustomObject
 from kubestow.api.meta import ObjectMeta
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
+from kubestow.engine.pipeline.offline_scheduler import custom_kinds
 from kubestow.errors import InputError
 from kubestow.flight_record.entries import Answered, Called, Changed, Entry, Listed
 from kubestow.flight_record.exact_replay import recorded_random
@@ -150,9 +152,9 @@ def _entries(segment: Segment) -> Iterator[Entry]:
         yield from chunk.entries
 
 
-def _resources(segment: Segment, pod_group_apis: Iterable[PodGroupAPI] = ()) -> list[Resource | None]:
-    """The resources that were watched; None for those that only a plugin knows."""
-    resources = with_custom(api.kind for api in pod_group_apis)
+def _resources(segment: Segment, kinds: Iterable[type[CustomObject]] = ()) -> list[Resource | None]:
+    """The resources that were watched; None for custom resources that are not of the ``kinds``."""
+    resources = with_custom(kinds)
     known: dict[tuple[str, ...], Resource] = {(each.prefix, each.plural, each.kind): each for each in resources}
     if segment.header.resources:
         return [known.get(tuple(name)) for name in segment.header.resources]
@@ -219,8 +221,6 @@ class _Run:
     async def result(self) -> Redecision:
         loop = asyncio.get_running_loop()
         header = self._segment.header
-        resources = _resources(self._segment, self._pod_group_apis)
-        missing = {position for position, resource in enumerate(resources) if resource is not None}
         scheduler = Scheduler(
             self._configuration,
             registry=self._registry,
@@ -234,6 +234,10 @@ class _Run:
             gates=self._gates,
             pod_max_in_unschedulable_pods=header.pod_max_in_unschedulable_pods,
         )
+        read_by = custom_kinds(scheduler.profiles.values())
+        kinds = dict.fromkeys((*(api.kind for api in self._pod_group_apis), *read_by))
+        resources = _resources(self._segment, kinds)
+        missing = {position for position, resource in enumerate(resources) if resource is not None}
         running: asyncio.Task[None] | None = None
         began = last = header.monotonic
         for number, entry in enumerate(self._readable(), start=1):
@@ -262,6 +266,10 @@ class _Run:
             remarks.append(f"{len(self._configuration.extenders)} extenders of the configuration were not called")
         if self._unknown:
             remarks.append(f"{len(self._unknown)} resources that only plugins watch were left out")
+        recorded = {resource.type for resource in resources if resource is not None}
+        for kind, names in read_by.items():
+            if kind not in recorded:
+                remarks.append(f"{kind.resource} is not in the record: {names} decides as if there was none")
         seconds = last - header.monotonic
         return Redecision(tuple(self._comparisons()), seconds, tuple(remarks), self._recorded.damage)
 

@@ -42,7 +42,7 @@ class PodStates:
 
     def _queue_summary(self, queued: QueuedPod) -> str:
         if queued.place is Place.GATED:
-            return f"gated by {queued.gated_by}"
+            return f"gated by {queued.gated_by}: {queued.gate_message}"
         if queued.place is Place.ACTIVE:
             return f"in the active queue, waiting for attempt {queued.attempts + 1}"
         failed = f"attempt {queued.attempts} failed"

@@ -55,8 +55,9 @@ class QueuedPod:
     pending_plugins: frozenset[str] = frozenset()
     #: While it is gated: the PreEnqueue plugins that can gate it, with the pod as it was when they were found.
     gates: tuple[PodInfo, Sequence[PreEnqueuePlugin]] | None = None
-    #: The PreEnqueue plugin that gates it.
+    #: The PreEnqueue plugin that gates it, and why.
     gated_by: str = ""
+    gate_message: str = ""
     #: Whether it was last requeued only because it had been unschedulable for too long.
     was_flushed: bool = False
     #: Whether an event would have requeued it while it was gated.

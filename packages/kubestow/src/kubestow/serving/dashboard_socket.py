@@ -1,8 +1,8 @@
 """The Unix socket of the dashboard: how a development cluster's API server gets at it.
 
 The scheduler of ``kubestow up`` has no secure port, and may be a process of its own. The API server forwards requests
-for ``/dashboard`` to this socket after it has authenticated and authorized them. Only the user whose processes these
-are may connect: the socket is in a directory of mode 0700.
+for ``/dashboard`` and ``/debug/pods`` to this socket after it has authenticated and authorized them. Only the user
+whose processes these are may connect: the socket is in a directory of mode 0700.
 
 The socket listens from the start, and is served from the first connection on: what serves it takes longer to import
 than the scheduler takes to become ready.
@@ -14,6 +14,7 @@ import asyncio
 import logging
 import socket
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -98,8 +99,10 @@ class DashboardSocket:
 
         from kubestow.http import aiohttp_messages, messages
         from kubestow.http.listener import HTTPListener
+        from kubestow.serving.debug import debug_pod
 
-        mux = messages.PathMux(paths={"/dashboard": handler.index}, prefixes={"/dashboard/": handler}, deletions={})
+        prefixes = {"/dashboard/": handler, "/debug/pods/": partial(debug_pod, self._observability, self._clock)}
+        mux = messages.PathMux(paths={"/dashboard": handler.index}, prefixes=prefixes, deletions={})
 
         async def respond(incoming: web.BaseRequest) -> web.StreamResponse:
             response = await messages.respond(aiohttp_messages.parse(incoming), mux.handle)

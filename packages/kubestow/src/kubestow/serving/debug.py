@@ -23,6 +23,7 @@ from kubestow.api.formats.timestamps import timestamp
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
+from kubestow.observability.observability import Observability
 from kubestow.observability.pod_states import PodStates
 from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
 from kubestow.scheduling.interfaces import Clock
@@ -44,6 +45,13 @@ class SchedulingDebugger:
     def __init__(self, scheduler: Scheduler, attempts: RecentAttempts, clock: Clock) -> None:
         self._scheduler, self._clock = scheduler, clock
         self._states = PodStates(scheduler, attempts, clock)
+
+    @classmethod
+    def of(cls, observability: Observability, clock: Clock) -> SchedulingDebugger:
+        """The handlers for the observed scheduler. Raises StatusError (503) before there is one."""
+        if observability.scheduler is None:
+            raise StatusError(503, "ServiceUnavailable", "the scheduler is still starting")
+        return cls(observability.scheduler, observability.attempts, clock)
 
     def index(self) -> HTTPResponse:
         """The paths below /debug."""
@@ -177,6 +185,14 @@ class SchedulingDebugger:
         if with_pods:
             content["podNames"] = sorted(info.key for info in pods)
         return content
+
+
+def debug_pod(observability: Observability, clock: Clock, rest: str, request: HTTPRequest) -> HTTPResponse:
+    """Handle what is below /debug/pods/. Raises StatusError: 404 for an unknown pod, 503 without a scheduler yet."""
+    namespace, slash, name = rest.partition("/")
+    if not slash or not name or "/" in name:
+        raise StatusError.not_found("expected /debug/pods/<namespace>/<name>")
+    return SchedulingDebugger.of(observability, clock).pod(namespace, name, request)
 
 
 def _attempt(attempt: AttemptRecord) -> JSONObject:

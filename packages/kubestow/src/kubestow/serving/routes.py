@@ -20,7 +20,7 @@ from kubestow.observability.observability import Observability
 from kubestow.process import Heartbeat
 from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.dashboard_handler import DashboardHandler
-from kubestow.serving.debug import SchedulingDebugger
+from kubestow.serving.debug import SchedulingDebugger, debug_pod
 from kubestow.serving.healthz import PING, HealthCheck, HealthChecks, loop_check
 from kubestow.serving.zpages import ZPages
 
@@ -59,7 +59,7 @@ class SchedulerRoutes:
         prefixes: dict[str, PrefixHandler] = {
             f"/{name}/": partial(self._health.handle_check, name) for name in self._health.endpoints
         }
-        prefixes["/debug/pods/"] = self._debug_pod
+        prefixes["/debug/pods/"] = partial(debug_pod, self._observability, self._clock)
         prefixes["/debug/pprof"] = _no_pprof
         prefixes["/dashboard/"] = self.dashboard
         return PathMux(paths=self._paths(), prefixes=prefixes, deletions={"/metrics": self._reset_metrics})
@@ -104,16 +104,7 @@ class SchedulerRoutes:
     # -- debug ---------------------------------------------------------------------------------------------------------
 
     def _debugger(self) -> SchedulingDebugger:
-        scheduler = self._observability.scheduler
-        if scheduler is None:
-            raise StatusError(503, "ServiceUnavailable", "the scheduler is still starting")
-        return SchedulingDebugger(scheduler, self._observability.attempts, self._clock)
-
-    def _debug_pod(self, rest: str, request: HTTPRequest) -> HTTPResponse:
-        namespace, slash, name = rest.partition("/")
-        if not slash or not name or "/" in name:
-            raise StatusError.not_found("expected /debug/pods/<namespace>/<name>")
-        return self._debugger().pod(namespace, name, request)
+        return SchedulingDebugger.of(self._observability, self._clock)
 
     # -- health --------------------------------------------------------------------------------------------------------
 

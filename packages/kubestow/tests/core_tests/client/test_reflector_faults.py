@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from core_tests.client.clocks import AutoAdvancingClock
+from core_tests.client.clocks import AutoAdvancingClock, ManualClock
 from core_tests.client.scripted_server import ScriptedServer, disconnect, failure, response
 from core_tests.client.subscribers import SLICES, bookmark, error_event, event, expired, pod, reflecting
+from kubestow.api.custom import CustomObject
 from kubestow.client.rest.transport import Transport
+from kubestow.scheduling.events.resources import resource_of
 
 READY = bookmark(7, initial_end=True)
 
@@ -206,3 +209,43 @@ async def test_the_polling_interval_of_a_missing_resource_is_configurable(
     async with reflecting(transport, clock, frequent) as subscriber:
         await subscriber.wait_until_seen(2)
     assert 30 <= clock.slept[0] <= 60
+
+
+class Widget(CustomObject, frozen=True):
+    resource = "widgets.v1.example.com"
+
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WIDGETS = resource_of(Widget)
+
+
+def definition(*, established: bool, version: str = "v1") -> dict[str, Any]:
+    conditions = [{"type": "Established", "status": "True"}] if established else []
+    return {"spec": {"versions": [{"name": version, "served": True}]}, "status": {"conditions": conditions}}
+
+
+async def test_a_custom_resource_is_listed_as_soon_as_its_definition_is_established(
+    server: ScriptedServer, transport: Transport
+) -> None:
+    clock = ManualClock()
+    found = server.watch(event("ADDED", {"metadata": {"name": "w", "resourceVersion": "3"}}), READY)
+    server.respond("GET", "/apis/example.com/v1/widgets", failure(404, "NotFound"), found)
+    events = [event("ADDED", definition(established=False)), event("MODIFIED", definition(established=True))]
+    server.respond("GET", DEFINITIONS, server.watch(*events))
+    async with reflecting(transport, clock, WIDGETS) as subscriber:
+        await clock.wait_for_sleepers(2)  # the next try without the definition, and the moment after it
+        await clock.advance(0.6)
+        assert await subscriber.wait_until_seen(2) == [("replace", []), ("replace", ["w"])]
+    assert server.requests[1].query["fieldSelector"] == "metadata.name=widgets.example.com"
+
+
+@pytest.mark.parametrize("events", [None, [event("ADDED", definition(established=True, version="v2"))]])
+async def test_a_custom_resource_without_a_usable_definition_is_polled(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock, events: list[dict[str, Any]] | None
+) -> None:
+    found = server.watch(event("ADDED", {"metadata": {"name": "w", "resourceVersion": "3"}}), READY)
+    server.respond("GET", "/apis/example.com/v1/widgets", failure(404, "NotFound"), found)
+    server.respond("GET", DEFINITIONS, failure(403, "Forbidden") if events is None else server.watch(*events))
+    async with reflecting(transport, clock, WIDGETS) as subscriber:
+        assert await subscriber.wait_until_seen(2) == [("replace", []), ("replace", ["w"])]
+    assert clock.slept[0] >= 30

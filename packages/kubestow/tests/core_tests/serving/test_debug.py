@@ -80,7 +80,7 @@ def test_the_current_filter_result_may_differ_from_the_last_attempt() -> None:
 @pytest.mark.parametrize(
     ("created", "summary"),
     [
-        (pod("p", gates=["quota"]), "gated by SchedulingGates"),
+        (pod("p", gates=["quota"]), "gated by SchedulingGates: waiting for scheduling gates: [quota]"),
         (
             pod("p", scheduler="another"),
             "spec.schedulerName is another, the profiles of this scheduler are: default-scheduler",

@@ -192,7 +192,7 @@ def _matches_path(pattern: str, path: str) -> bool:
 # Default roles
 
 _DEFAULT_ROLES = Path(__file__).with_name("default_roles.json")
-#: What ``system:kube-scheduler`` is also allowed: to watch its lease, and the kinds of gang scheduling.
+#: What ``system:kube-scheduler`` is also allowed: to watch its lease, the kinds of gang scheduling, and definitions.
 _SCHEDULER_RULES: tuple[Object, ...] = (
     {"verbs": ["list", "watch"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"]},
     {
@@ -204,6 +204,11 @@ _SCHEDULER_RULES: tuple[Object, ...] = (
         "verbs": ["get", "list", "watch"],
         "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],
         "resources": ["podgroups"],
+    },
+    {
+        "verbs": ["get", "list", "watch"],
+        "apiGroups": ["apiextensions.k8s.io"],
+        "resources": ["customresourcedefinitions"],
     },
 )
 #: The role of metrics-server, for servers that serve metrics.k8s.io.

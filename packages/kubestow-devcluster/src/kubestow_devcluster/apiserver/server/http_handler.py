@@ -123,7 +123,7 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True, slots=True)
 class ForwardedPaths:
-    """The ``root`` path and everything below it, and the ``socket`` that requests for them are forwarded to.
+    """The ``root`` path and everything below it and ``others``, and the ``socket`` that requests are forwarded to.
 
     Clients need no credentials for the root itself and for what is below ``public``: files without data.
     """
@@ -131,9 +131,10 @@ class ForwardedPaths:
     root: str
     public: str
     socket: Path
+    others: tuple[str, ...] = ()
 
     def __contains__(self, path: str) -> bool:
-        return path == self.root or path.startswith(f"{self.root}/")
+        return path == self.root or path.startswith((f"{self.root}/", *self.others))
 
     def is_public(self, path: str) -> bool:
         """Whether a path, which is among these, may be read without credentials."""

@@ -17,6 +17,8 @@ from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, Schedul
 from kubestow.errors import InputError, KubestowError
 from kubestow.scheduling.decision.result import Decision, Unschedulable
 
+_POD_SCHEDULED, _SCHEDULER_ERROR = "PodScheduled", "SchedulerError"
+
 
 @dataclass(frozen=True, slots=True)
 class GroupExplanation:
@@ -106,6 +108,7 @@ def _explain(scheduler: OfflineScheduler, found: Pod, target: str | None, counte
         bound_to=found.spec.node_name,
         evaluated=evaluated,
         message=decision.message,
+        reported=reported(found, decision.message),
         gate="" if gate.ok else f"{gate.plugin}: {gate.message}",
         preemption=_preemption(decision),
         counterfactuals=tuple(sorted(changes, key=lambda found: found.change.size)),
@@ -124,6 +127,23 @@ def _decide(scheduler: OfflineScheduler, found: Pod, info: PodInfo) -> Decision:
     return scheduler.pipeline.decide_by_plugins(pending)
 
 
+def reported(pod: Pod, computed: str = "") -> str:
+    """What a pending pod itself says about its scheduling where that is not what is ``computed``; empty for nothing.
+
+    That is the scheduler's last message, in the PodScheduled condition, or that there is none.
+    """
+    if pod.spec.node_name or pod.metadata.creation_timestamp is None:  # bound, or a manifest
+        return ""
+    condition = next((each for each in pod.status.conditions if each.type == _POD_SCHEDULED), None)
+    if condition is None:
+        scheduler = pod.spec.scheduler_name
+        return f"no attempt is reported yet: {scheduler} does not run, has not come to the pod, or waits to bind it"
+    if condition.message == computed or not condition.message:
+        return ""
+    failed = " after an error" if condition.reason == _SCHEDULER_ERROR else ""
+    return f"the scheduler's last message{failed}: {condition.message}"
+
+
 def _preemption(decision: Decision) -> Preemption | None:
     nomination = decision.post_filter.nominating_result if isinstance(decision, Unschedulable) else None
     if nomination is None or not nomination.nominated_node_name:
@@ -133,7 +153,7 @@ def _preemption(decision: Decision) -> Preemption | None:
 
 
 def _remarks(scheduler: OfflineScheduler, pod: Pod) -> Sequence[str]:
-    remarks = []
+    remarks = list(scheduler.absent)
     if scheduler.extenders:
         remarks.append(f"{scheduler.extenders} extenders of the configuration were not called")
     if scheduler.profile(pod).samples_nodes:

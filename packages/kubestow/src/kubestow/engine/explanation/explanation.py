@@ -43,7 +43,8 @@ class Explanation(Displayed):
     """Why a pod is on its node, or on none. In a notebook and with rich it shows as tables.
 
     ``bound_to`` is the node of a pod that has one (else empty): it is evaluated as if it was not there. ``message`` is
-    what the scheduler writes into the PodScheduled condition, empty if a node is feasible. ``gate`` says why the pod
+    what the scheduler writes into the PodScheduled condition, empty if a node is feasible. ``reported`` is what the pod
+    itself says about its scheduling where that differs. ``gate`` says why the pod
     does not even enter the active queue. ``target`` is the node that the counterfactuals are for, None for any;
     ``searched`` says whether they were searched for, which is needless for a pod that fits.
     """
@@ -53,6 +54,7 @@ class Explanation(Displayed):
     bound_to: str
     evaluated: EvaluatedNodes
     message: str = ""
+    reported: str = ""
     gate: str = ""
     preemption: Preemption | None = None
     counterfactuals: tuple[Counterfactual, ...] = ()
@@ -116,6 +118,8 @@ class Explanation(Displayed):
         lines = [f"pod {self.pod}, profile {self.profile}: fits on {self.feasible:,} of {total:,} nodes"]
         if self.gate:
             lines.append(f"it is not attempted: {self.gate}")
+        if self.reported:
+            lines.append(self.reported)
         if self.bound_to:
             lines.append(self._own_node_text())
         if self.feasible:
@@ -172,6 +176,8 @@ class Explanation(Displayed):
             "tied": self.evaluated.tied,
             "message": self.message,
         }
+        if self.reported:
+            document["reported"] = self.reported
         if self.gate:
             document["gate"] = self.gate
         if (found := self.preemption) is not None:

@@ -71,7 +71,7 @@ def explain_gate(plugin: str) -> str:
     """Why a PreEnqueue plugin gates pods."""
     return {
         "SchedulingGates": "the pod has scheduling gates (spec.schedulingGates), which their controller has to remove",
-        "GangScheduling": "fewer pods of the gang exist than it needs",
+        "GangScheduling": "the pod group does not exist, or fewer of its pods than it needs",
         "DefaultPreemption": "the pods that are evicted for this pod have not ended yet",
     }.get(plugin, f"the plugin {plugin} does not let the pod into the queue yet")
 

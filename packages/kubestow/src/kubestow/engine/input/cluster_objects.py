@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -92,7 +92,9 @@ class ClusterObjects:
     Pods keep their nodes; those without one are pending. Finished pods are left out. ``sources`` are the same objects
     with all their fields, for output. ``custom_resources`` are the objects that plugins may read: custom resources, and
     those that admission reads. ``newest`` is the newest time of the objects of a cluster that was made of another one.
-    ``server_version`` is that of the cluster's API server, such as ``v1.36.2``; "" if it is not known.
+    ``server_version`` is that of the cluster's API server, such as ``v1.36.2``; "" if it is not known. ``listed`` are
+    the resourceVersions of the lists that were read, by API path, "" for a kind that the API server does not serve;
+    None if it is not known which kinds were looked for.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -104,6 +106,7 @@ class ClusterObjects:
     summary: InputSummary = field(default_factory=InputSummary)
     newest: datetime | None = None
     server_version: str = ""
+    listed: Mapping[str, str] | None = None
 
     @classmethod
     def load(cls, *paths: str | Path, strict: bool = False) -> ClusterObjects:
@@ -187,7 +190,7 @@ def _heartbeats(raw: bytes | msgspec.Raw) -> list[datetime | None]:
 
 def custom_objects(sources: Iterable[SourceObject], kinds_read: Iterable[type[CustomObject]]) -> list[Any]:
     """The objects of the kinds that plugins read. Raises InputError for one that cannot be decoded."""
-    by_type = {(kind.address()[0].removeprefix("/apis/"), kind.__name__): kind for kind in kinds_read}
+    by_type = {kind.api_type(): kind for kind in kinds_read}
     found = []
     for source in sources:
         kind = by_type.get(kinds.type_of(source))
@@ -220,6 +223,8 @@ class _Loader:
             self._load(source)
             if source.server_version:
                 self._cluster.server_version = source.server_version
+            if source.listed is not None:
+                self._cluster.listed = source.listed
         names = {node.metadata.name for node in self._cluster.nodes}
         for pod, source in self._pods:
             self._put_pod(pod, source, names)

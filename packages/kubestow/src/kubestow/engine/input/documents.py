@@ -17,7 +17,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class SourceObject:
     """An object of a file: its type, its JSON, and where it is: ``line 12``, ``items[3]`` or ``line 12: items[3]``.
 
     Objects of former versions of resource.k8s.io are converted to v1. ``server_version`` is the version of the API
-    server that they are from, if the file tells it.
+    server that they are from, and ``listed`` the resourceVersions of the lists by path, if the file tells them.
     """
 
     api_version: str
@@ -50,6 +50,7 @@ class SourceObject:
     subject: str
     place: str
     server_version: str = ""
+    listed: Mapping[str, str] | None = None
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -59,12 +60,13 @@ class SourceObject:
 
 
 class _TypeMeta(msgspec.Struct, rename="camel"):
-    """The type of an object; of a list, the items, and the version of the API server that a snapshot notes."""
+    """The type of an object; of a list, the items, and what a snapshot notes about the API server and its lists."""
 
     api_version: str | None = None
     kind: str | None = None
     items: list[msgspec.Raw] | None = None
     kubernetes_version: str | None = None
+    resource_versions: dict[str, str] | None = None
 
 
 _TYPE_META = msgspec.json.Decoder(_TypeMeta)
@@ -126,16 +128,17 @@ def _objects_in(
         problems.report(subject, place, "not a Kubernetes object: expected apiVersion and kind")
         return
     version = meta.kubernetes_version or (default.kubernetes_version if default else None)
+    listed = meta.resource_versions or (default.resource_versions if default else None)
     if meta.items is None or not kind.endswith("List"):
         if (group := conversion_of(api_version, kind)) is not None:
             raw = msgspec.json.encode(group.to_hub(api_version.rpartition("/")[2], parse_json(raw)))
             api_version = group.hub_api_version
-        yield SourceObject(sys.intern(api_version), sys.intern(kind), raw, subject, place, version or "")
+        yield SourceObject(sys.intern(api_version), sys.intern(kind), raw, subject, place, version or "", listed)
         return
     # The items of a typed list such as NodeList have no kind and apiVersion of their own.
     is_typed = kind != "List"
     item_type = _TypeMeta(api_version, kind.removesuffix("List")) if is_typed else _TypeMeta()
-    item_type.kubernetes_version = version
+    item_type.kubernetes_version, item_type.resource_versions = version, listed
     within = place and place + ("." if place.endswith("]") else ": ")
     for index, item in enumerate(meta.items):
         item_place = places[index] if index < len(places) else f"{within}items[{index}]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,7 @@ class OfflineScheduler:
         self.extenders = len(source.extenders)
         self.pipeline = DecisionPipeline(self.cache, self.profiles, ties or FirstByName())
         put_objects(self.cache, cluster, self.profiles.values())
+        self.absent = tuple(_absent(cluster, custom_kinds(self.profiles.values())))
         for info in (self.cache.shapes.info(pod) for pod in cluster.pods if pod is not without):
             self.cache.observe_pod(info)
             if info.spec.node_name:
@@ -156,7 +157,8 @@ def put_objects(
     """Put nodes and all other objects but pods into a cache, with the custom resources that plugins of profiles read.
 
     ``kinds`` are the only kinds that are put beside nodes and namespaces; None stands for all. Raises InputError for a
-    custom resource that cannot be decoded.
+    custom resource that cannot be decoded, and for a kind that the input leaves out: plugins would decide as if there
+    was no object of it.
     """
     for node in cluster.nodes:
         if node.metadata.name not in excluded_nodes:
@@ -166,8 +168,35 @@ def put_objects(
             cache.put_namespace(obj.metadata.name, obj.metadata.labels)
         elif kinds is None or type(obj).__name__ in kinds:
             cache.catalog(type(obj)).put(obj)
-    plugins = (plugin for profile in profiles for plugin in profile.plugins)
-    custom = {kind for plugin in plugins for kind in plugin.watched_kinds() if issubclass(kind, CustomObject)}
-    read = (kind for kind in custom if kinds is None or kind.__name__ in kinds)
+    read = {kind: names for kind, names in custom_kinds(profiles).items() if kinds is None or kind.__name__ in kinds}
+    for kind, names in read.items():
+        if cluster.listed is not None and "/".join(kind.address()) not in cluster.listed:
+            problem = f"left out, but {names} decides by them; take the snapshot with the same --config and --plugin"
+            raise InputError("the cluster", problem, place=kind.resource)
     for obj in custom_objects(cluster.custom_resources, read):
         cache.catalog(type(obj)).put(obj)
+
+
+def custom_kinds(profiles: Iterable[Profile]) -> dict[type[CustomObject], str]:
+    """The custom kinds that the plugins of profiles read, each with the names of these plugins."""
+    found: dict[type[CustomObject], dict[str, None]] = {}
+    for plugin in (plugin for profile in profiles for plugin in profile.plugins):
+        for kind in plugin.watched_kinds():
+            if issubclass(kind, CustomObject):
+                found.setdefault(kind, {})[plugin.name] = None
+    by_name = sorted(found, key=lambda kind: (kind.resource, kind.__qualname__))
+    return {kind: ", ".join(found[kind]) for kind in by_name}
+
+
+def _absent(cluster: ClusterObjects, read: Mapping[type[CustomObject], str]) -> Iterator[str]:
+    """Remarks about the custom kinds that plugins read and of which the cluster cannot have any object."""
+    for kind, names in read.items():
+        decided = f"{names} decides as if there was none"
+        if cluster.listed is not None and not cluster.listed["/".join(kind.address())]:
+            yield f"the API server does not serve {kind.resource}: {decided}"
+        elif (
+            cluster.listed is None
+            and cluster.sources
+            and not any((source.api_version, source.kind) == kind.api_type() for source in cluster.custom_resources)
+        ):
+            yield f"the input has no {kind.__name__} ({kind.resource}): {decided}"

@@ -86,11 +86,11 @@ class Gating:
         status = runtime.run_pre_enqueue_plugins(info, gates)
         if status.ok:
             places.unschedulable.remove(info.uid)
-            queued.gated_by, queued.gates = "", None
+            queued.gated_by, queued.gate_message, queued.gates = "", "", None
             return True
         for listener in self._listeners:
             listener.pod_gated(info, status)
-        queued.gated_by = status.plugin
+        queued.gated_by, queued.gate_message = status.plugin, status.message
         if status.code is Code.ERROR:
             # No event is known to help, so the plugins run again after a backoff.
             places.unschedulable.remove(info.uid)
@@ -121,7 +121,7 @@ class GatingAfterBackoff(Gating):
 
     def back_off(self, queued: QueuedPod, event: str, now: float) -> None:
         self._places.unschedulable.remove(queued.info.uid)
-        queued.gated_by = ""
+        queued.gated_by = queued.gate_message = ""
         self._places.enter_backoff(queued, event)
 
     def activate(self, queued: QueuedPod, event: str, now: float) -> None:

@@ -83,11 +83,12 @@ async def test_why_explain_and_snapshot_work_with_kubestow_up(tmp_path: Path) ->
 
         short = await run(cluster.kubeconfig, "why", "big")
         assert short.status == 0
-        assert short.out.splitlines()[0] == "pod default/big, profile default-scheduler: fits on 0 of 3 nodes"
+        assert short.out.startswith("default/big: attempt ")
+        assert "pod default/big, profile default-scheduler: fits on 0 of 3 nodes" in short.out
         assert message in short.out.replace("\n", " ")
         assert "3 nodes: NodeResourcesFit: Insufficient cpu" in short.out
         assert "smallest change: request " in short.out
-        assert "computed from the objects of the API server" in short.err
+        assert short.err == "remark: reported by the scheduler\n"
         placed = await run(cluster.kubeconfig, "why", "default/small")
         assert f"it is bound to {bound['spec']['nodeName']}" in placed.out
 
@@ -207,3 +208,107 @@ async def test_pages_of_a_list_are_read_anew_when_their_version_is_gone(tmp_path
     assert document["resourceVersions"]["/api/v1/nodes"] == "9"
     assert [item["metadata"]["name"] for item in document["items"]] == ["a"]
     assert [sorted(query) for query in asked] == [["limit"], ["continue", "limit"], []]
+
+
+QUOTA_PLUGIN = """
+from kubestow.api.custom import CustomObject
+from kubestow.framework.interface import PreFilterPlugin
+from kubestow.framework.status import Status
+
+class Quota(CustomObject, frozen=True):
+    resource = "quotas.v1.example.com"
+
+class Quotas(PreFilterPlugin):
+    name = "Quotas"
+    kinds = (Quota,)
+
+    def pre_filter(self, state, pod, nodes):
+        return Status.unresolvable("a quota is used up") if list(self.handle.cluster.catalog(Quota)) else None
+"""
+
+
+async def run_with_quotas(folder: Path, quotas: web.Response | None, *commands: tuple[str, ...]) -> list[Run]:
+    """The results of commands in a cluster that answers a list of quotas like this; None: with one quota."""
+    plugin, configuration = folder / "plugin.py", folder / "config.json"
+    plugin.write_text(QUOTA_PLUGIN)
+    plugins = {"multiPoint": {"enabled": [{"name": "Quotas"}]}}
+    configuration.write_text(
+        json.dumps(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "profiles": [{"schedulerName": "default-scheduler", "plugins": plugins}],
+            }
+        )
+    )
+    resources = {"cpu": "4", "pods": "10"}
+    node = {"metadata": {"name": "a"}, "status": {"allocatable": resources, "capacity": resources}}
+    pod = {"metadata": {"name": "p", "namespace": "default"}, "spec": {"schedulerName": "default-scheduler"}}
+    quota = {"metadata": {"name": "q"}}
+    items = {
+        "/api/v1/nodes": ("v1", "NodeList", node),
+        "/api/v1/pods": ("v1", "PodList", pod),
+        "/apis/example.com/v1/quotas": ("example.com/v1", "QuotaList", quota),
+    }
+
+    async def respond(request: web.Request) -> web.Response:
+        if request.path.endswith("/quotas") and quotas is not None:
+            return quotas
+        if request.path == "/api/v1/namespaces/default/pods/p":
+            return web.json_response(pod)
+        version, kind, *objects = items.get(request.path, ("v1", "List"))
+        listed = [] if "labelSelector" in request.query else objects
+        metadata = {"resourceVersion": "7"}
+        return web.json_response({"apiVersion": version, "kind": kind, "items": listed, "metadata": metadata})
+
+    runner, server = await serve(respond)
+    try:
+        kubeconfig = write_kubeconfig(folder, server)
+        common = ("--config", str(configuration), "--plugin", f"{plugin}:Quotas", "--emulated-version", "1.36")
+        return [await run(kubeconfig, *command, *common) for command in commands]
+    finally:
+        await runner.cleanup()
+
+
+async def test_live_commands_read_the_custom_resources_of_the_configured_plugins(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.json"
+    why, explain, snapshot, offline = await run_with_quotas(
+        *(tmp_path, None, ("why", "p"), ("explain", "p"), ("snapshot", "-o", str(dump))),
+        ("explain", "p", "--cluster", str(dump)),
+    )
+    assert "1 Quota" in snapshot.err
+    for found in (why, explain, offline):
+        assert "fits on 0 of 1 node" in found.out, found.err
+        assert "a quota is used up" in found.out
+
+
+async def test_a_custom_resource_that_cannot_be_listed_is_a_refusal_with_its_plugin(tmp_path: Path) -> None:
+    status = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "quotas is forbidden"}
+    for command in ("why", "explain"):
+        (found,) = await run_with_quotas(tmp_path, web.json_response(status, status=403), (command, "p"))
+        assert (found.status, found.out) == (1, "")
+        assert "/apis/example.com/v1/quotas: Quotas reads it: " in found.err
+        assert "quotas is forbidden" in found.err
+
+
+async def test_a_custom_resource_that_is_not_served_is_a_remark(tmp_path: Path) -> None:
+    status = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}
+    (found,) = await run_with_quotas(tmp_path, web.json_response(status, status=404), ("explain", "p"))
+    assert found.status == 0
+    assert (
+        "remark: the API server does not serve quotas.v1.example.com: Quotas decides as if there was none" in found.err
+    )
+
+
+async def test_a_snapshot_without_the_custom_resources_of_a_plugin_is_refused(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.json"
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+    spec = {"schedulerName": "default-scheduler"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec}
+    versions = {"/api/v1/nodes": "7", "/api/v1/pods": "7"}
+    dump.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "resourceVersions": versions, "items": [node, pod]})
+    )
+    (found,) = await run_with_quotas(tmp_path, None, ("explain", "p", "--cluster", str(dump)))
+    assert found.status == 1
+    assert "quotas.v1.example.com: left out, but Quotas decides by them" in found.err

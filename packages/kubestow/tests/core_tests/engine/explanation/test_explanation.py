@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from kubestow.api.core import Node, Pod
+from kubestow.api.core import Node, Pod, PodCondition
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.engine.explanation.evaluated_nodes import VerdictKind
 from kubestow.engine.explanation.explain import explain
@@ -257,3 +257,41 @@ def test_what_does_not_exist_is_named(pod: str, target: str | None, problem: str
 def test_a_pod_of_another_scheduler_is_an_error() -> None:
     with pytest.raises(InputError, match=r"spec\.schedulerName is mine, the profiles .* are: default-scheduler"):
         explained([builders.node("a")], [], builders.pod("p", scheduler="mine"))
+
+
+# -- what the pod itself says ----------------------------------------------------------------------------------------
+
+
+def reported_pod(*, message: str = "", reason: str = "Unschedulable", node: str = "") -> Pod:
+    """A pod from an API server, with a PodScheduled condition if there is a message."""
+    made = builders.pod("probe", cpu="8", node=node)
+    replace = msgspec.structs.replace
+    condition = PodCondition(type="PodScheduled", status="False", reason=reason, message=message)
+    return replace(
+        made,
+        metadata=replace(made.metadata, creation_timestamp="2026-01-01T00:00:00Z"),
+        status=replace(made.status, conditions=[condition] if message else []),
+    )
+
+
+def test_the_last_message_of_the_scheduler_is_shown_where_it_differs_from_what_is_computed() -> None:
+    nodes = [builders.node("a", cpu="4")]
+    found = explained(nodes, [], reported_pod(message="0/9 nodes are available: 9 Insufficient memory."))
+    assert found.reported == "the scheduler's last message: 0/9 nodes are available: 9 Insufficient memory."
+    assert found.reported in found.headline()
+    assert found.document()["reported"] == found.reported
+    assert explained(nodes, [], reported_pod(message=found.message)).reported == ""
+
+
+def test_a_plugin_that_failed_is_shown_as_an_error() -> None:
+    found = explained(
+        [builders.node("a")], [], reported_pod(message='running "X" filter plugin: boom', reason="SchedulerError")
+    )
+    assert found.reported == 'the scheduler\'s last message after an error: running "X" filter plugin: boom'
+
+
+def test_a_pod_that_no_scheduler_has_tried_says_so_unless_it_is_a_manifest() -> None:
+    nodes = [builders.node("a", cpu="4")]
+    assert explained(nodes, [], reported_pod()).reported.startswith("no attempt is reported yet: default-scheduler ")
+    assert explained(nodes, [], builders.pod("probe")).reported == ""
+    assert explained(nodes, [], reported_pod(node="a")).reported == ""
