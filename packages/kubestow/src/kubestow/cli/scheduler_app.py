@@ -329,6 +329,7 @@ class SchedulerApp:
             on_new_leader=on_new_leader,
             heartbeat=heartbeat,
             attempted=attempted,
+            catch_up=cluster.catch_up,
             clock=clock,
         ) as leadership:
             yield leadership

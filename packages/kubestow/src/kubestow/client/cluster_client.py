@@ -41,6 +41,10 @@ _log = logging.getLogger(__name__)
 _REFRESH_SECONDS = 60.0
 #: Between two requests to an API server that is not available yet.
 _BACKOFF = Backoff(initial=0.5, factor=2.0, jitter=0.5, limit=10.0)
+#: For how long a new leader waits for its watches.
+_CATCH_UP_LIMIT = 30.0
+#: A server sends the events since the last watch at once, and nothing marks their end.
+_REPLAY_SECONDS = 0.5
 
 
 class ClusterClient(PodClient):
@@ -136,6 +140,25 @@ class ClusterClient(PodClient):
                 )
                 self._reflectors.append(reflector)
                 reflectors.create_task(reflector.run(), name=f"reflector {resource.plural}")
+
+    async def catch_up(self) -> None:
+        """Return when all watches have been opened anew and have had time to deliver what happened before the call.
+
+        Watches that cannot be opened within 30 s are logged, and not waited for.
+        """
+        catching_up = {asyncio.create_task(each.catch_up()): each.resource.plural for each in self._reflectors}
+        if not catching_up:
+            return
+        try:
+            _, late = await asyncio.wait(catching_up, timeout=_CATCH_UP_LIMIT)
+        finally:
+            for task in catching_up:
+                task.cancel()
+        if late:
+            plurals = ", ".join(sorted(catching_up[task] for task in late))
+            text = "scheduling begins with what was known of %s: no watch could be opened within %g s"
+            _log.warning(text, plurals, _CATCH_UP_LIMIT, extra=fields(resources=plurals))
+        await self._clock.sleep(_REPLAY_SECONDS)
 
     def broken_watches(self) -> dict[str, float]:
         """For how long each resource has not been read, in seconds; 0 if all is well. By plural and group."""

@@ -97,6 +97,8 @@ class Reflector:
         self._watch_list_supported = True
         self._has_listed = False
         self._not_served = False
+        self._reading = asyncio.timeout(None)  # what is in progress, ended by catch_up
+        self._is_current = asyncio.Event()  # set when a watch is open or a list complete, or nothing is served
 
     @property
     def resource(self) -> Resource:
@@ -110,6 +112,25 @@ class Reflector:
 
     async def run(self) -> NoReturn:
         """Keep the subscriber up to date until cancelled; failures are retried with backoff."""
+        while True:
+            try:
+                async with asyncio.timeout(None) as self._reading:
+                    await self._run()
+            except TimeoutError:
+                if not self._reading.expired():
+                    raise
+
+    async def catch_up(self) -> None:
+        """Resume the watch, or try again, at once instead of after the backoff: return when there is a new watch.
+
+        A watch can be silent because nothing happens, or because its connection is dead; the server begins a new one
+        with what has happened since the last event.
+        """
+        self._is_current.clear()
+        self._reading.reschedule(asyncio.get_running_loop().time())
+        await self._is_current.wait()
+
+    async def _run(self) -> NoReturn:
         while True:
             try:
                 await self._list_or_watch()
@@ -162,6 +183,7 @@ class Reflector:
         self._subscriber.replace(self._resource, objects)
         self._resource_version, self._has_listed, self._not_served = resource_version, True, False
         self._failures.recovered()
+        self._is_current.set()
 
     # -- watch ---------------------------------------------------------------------------------------------------------
 
@@ -173,6 +195,7 @@ class Reflector:
         async with self._transport.stream(self._collection.path(query), idle_timeout=self._idle_timeout) as chunks:
             if self._initial is None:
                 self._failures.watch_opened()
+                self._is_current.set()
             while (chunk := await self._next_chunk(chunks)) is not None:
                 for line in splitter.feed(chunk):
                     self._handle_line(line)
@@ -274,6 +297,7 @@ class Reflector:
             _log.debug("%s: not served by the API server", plural, extra=fields(resource=plural))
             self._replace("", [])
             self._not_served = True
+        self._is_current.set()
         seconds = jittered(self._resource.absent_seconds, 1.0, self._random)
         if not issubclass(self._resource.type, CustomObject):
             await self._clock.sleep(seconds)

@@ -10,12 +10,15 @@ once and by LeaseLost as soon as its loop runs again.
 
 The process that has stalled cannot keep the pod from being tried again, because its successor knows nothing of the
 attempt. So before the Lease is let go, the pod is noted on it, and the successor holds it back.
+
+A standby may have missed the last decisions of the former leader: its watches can be dead without a sign of it, or wait
+for their next try. So a new leader catches up before it leads, while the Lease is renewed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NoReturn, TypeVar
 
@@ -99,8 +102,9 @@ class SupervisedElection:
 class _ElectionInThread:
     """Implements :class:`~kubestow.scheduling.environment.Leadership` by one on the event loop of another thread."""
 
-    def __init__(self, election: Leadership, thread: LoopThread) -> None:
-        self._election, self._thread = election, thread
+    def __init__(self, election: Leadership, thread: LoopThread, catch_up: Callable[[], Awaitable[None]]) -> None:
+        self._election, self._thread, self._catch_up = election, thread, catch_up
+        self._holding: asyncio.Task[None] | None = None  # since the lease was acquired
 
     @property
     def is_leader(self) -> bool:
@@ -115,9 +119,28 @@ class _ElectionInThread:
         return self._election.overdue
 
     async def acquire(self) -> dict[str, float]:
-        return await self._thread.run(self._election.acquire())
+        """Return once this scheduler leads and has caught up. Raises LeaseLost."""
+        inherited = await self._thread.run(self._election.acquire())
+        self._holding = asyncio.create_task(self._hold())
+        catching_up = asyncio.ensure_future(self._catch_up())
+        try:
+            await asyncio.wait((self._holding, catching_up), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._holding.cancel()
+            await asyncio.wait((self._holding,))
+            raise
+        finally:
+            catching_up.cancel()
+        if self._holding.done():
+            self._holding.result()
+        catching_up.result()
+        return inherited
 
     async def hold(self) -> None:
+        if self._holding is not None:
+            await self._holding
+
+    async def _hold(self) -> None:
         await self._thread.run(self._election.hold())
 
     async def release(self) -> None:
@@ -134,13 +157,15 @@ async def election_in_thread(
     on_new_leader: Callable[[str], None],
     heartbeat: Heartbeat,
     attempted: Callable[[], str],
+    catch_up: Callable[[], Awaitable[None]],
     clock: Clock,
 ) -> AsyncIterator[Leadership]:
     """The leadership of a candidate that runs in a thread, supervising the loop that this is entered on.
 
-    ``heartbeat`` is that of this loop, ``attempted`` as for :class:`SupervisedElection`. ``candidate`` is entered in
-    the thread, with functions in place of ``record`` and ``on_new_leader``, which run on this loop. What it raises on
-    entry is raised.
+    ``heartbeat`` is that of this loop, ``attempted`` as for :class:`SupervisedElection`. ``catch_up`` is called on this
+    loop when the lease is acquired, and returns when everything is known that the former leader did. ``candidate`` is
+    entered in the thread, with functions in place of ``record`` and ``on_new_leader``, which run on this loop. What it
+    raises on entry is raised.
     """
     here = asyncio.get_running_loop()
     context = candidate(
@@ -149,7 +174,9 @@ async def election_in_thread(
     async with LoopThread("leader election") as thread:
         elector = await thread.run(context.__aenter__())
         try:
-            yield _ElectionInThread(SupervisedElection(elector, heartbeat, clock, attempted=attempted), thread)
+            yield _ElectionInThread(
+                SupervisedElection(elector, heartbeat, clock, attempted=attempted), thread, catch_up
+            )
         finally:
             await thread.run(context.__aexit__(None, None, None))
 

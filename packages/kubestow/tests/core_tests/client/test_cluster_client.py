@@ -12,7 +12,7 @@ import pytest
 from core_tests.client.clocks import ManualClock
 from core_tests.client.kubeconfigs import kubeconfig, save
 from core_tests.client.scripted_server import ScriptedServer, bound, failure, response
-from core_tests.client.subscribers import NODES, PODS, RecordingSubscriber, bookmark, event, pod
+from core_tests.client.subscribers import NODES, PODS, SLICES, RecordingSubscriber, bookmark, event, pod
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.transport import UNLIMITED, RateLimit
@@ -46,6 +46,35 @@ async def test_all_collections_are_reflected_until_cancellation(
         with suppress(asyncio.CancelledError):
             await subscribing
     assert sorted(seen) == [("replace", ["a"]), ("replace", ["n1"])]
+
+
+async def test_catching_up_replaces_silent_watches_and_ends_backoff(
+    server: ScriptedServer, manual_clock: ManualClock
+) -> None:
+    first = bookmark(2, initial_end=True)
+    missed = server.watch(event("ADDED", pod("missed", 3)))
+    server.respond("GET", "/api/v1/pods", server.watch(first), missed)
+    moved = {"metadata": {"name": "n1", "resourceVersion": "4"}}
+    server.respond("GET", "/api/v1/nodes", server.watch(first, end="cut"), server.watch(event("ADDED", moved)))
+    for path in ("/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io"):
+        server.respond("GET", path, *[failure(404, "NotFound")] * 2)
+    subscriber = RecordingSubscriber()
+    async with client(server, manual_clock) as cluster:
+        subscribing = asyncio.create_task(cluster.subscribe([NODES, PODS, SLICES], subscriber))
+        await subscriber.wait_until_seen(3)
+        sleepers = 2 + 2  # the background tasks, the wait for the slices and the backoff of the nodes
+        await manual_clock.wait_for_sleepers(sleepers)
+        catching_up = asyncio.create_task(cluster.catch_up())
+        await subscriber.wait_until_seen(5)
+        await manual_clock.wait_for_sleepers(sleepers + 2)  # the old ones are not removed
+        await manual_clock.advance(0.5)
+        await catching_up
+        subscribing.cancel()
+        with suppress(asyncio.CancelledError):
+            await subscribing
+    assert sorted(subscriber.seen[3:]) == [("ADDED", "missed"), ("ADDED", "n1")]
+    starts = [request.query.get("resourceVersion") for request in server.requests if request.path == "/api/v1/pods"]
+    assert starts == [None, "2"]
 
 
 async def test_an_exception_of_the_subscriber_ends_the_subscription(
