@@ -1,37 +1,26 @@
-"""The cluster state of an extender, and the bind verb, which has a placement in it before the watch delivers it.
+"""A cluster cache that a watch keeps up to date without a scheduler: an extender's, and that of a shadow.
 
-With an API server, all nodes and pods are cached from a watch, as in the scheduler. Without one, the cache holds the
-nodes of the last request and no pods. As in the scheduler, a pod whose binding the watch does not confirm is read.
+With an API server, all nodes and pods are cached, as in the scheduler. Without one, an extender's cache holds the nodes
+of the last request and no pods.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Container, Iterable, Mapping
-from random import Random
 from typing import Any
 
 from msgspec import Raw
 
 from kubestow.api.core import Node
-from kubestow.api.extender import BindingArgs
 from kubestow.api.meta import decode
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
-from kubestow.errors import APIError
-from kubestow.log_fields import fields
-from kubestow.scheduling.api_calls.dispatcher import PodBinder
-from kubestow.scheduling.cycle.binding_confirmation import UnconfirmedBindings
-from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import watched_always
-from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference, reference
-
-_log = logging.getLogger(__name__)
 
 
 class WatchCache(EventHandlers):
@@ -78,7 +67,7 @@ class WatchCache(EventHandlers):
 
 
 class _NoQueue:
-    """The scheduling queue of an extender: always empty."""
+    """Takes the place of the scheduling queue: always empty."""
 
     def add(self, info: PodInfo) -> None:
         pass
@@ -119,53 +108,3 @@ class _AnySchedulerName(Container[str]):
 
     def __contains__(self, name: object) -> bool:
         return True
-
-
-class ExtenderBinder:
-    """Binds pods through the API server and assumes them in the cache until the watch confirms the binding."""
-
-    def __init__(self, api: ClusterAPI, cache: WatchCache, *, clock: Clock, random: Random) -> None:
-        self._binder = PodBinder(Environment(api, clock, random))
-        self._cache = cache
-        self._unconfirmed = UnconfirmedBindings(self._read, clock)
-        cache.on_pod_settled = self._unconfirmed.pod_settled
-
-    async def bind(self, args: BindingArgs) -> None:
-        """Bind a pod. Raises APIError or Unreachable if the pod is not bound."""
-        cluster, info = self._cache.cluster, self._cache.known(args.pod_uid)
-        assumed = info is not None and cluster.placed_pod(info.uid) is None
-        if assumed and info is not None:
-            cluster.assume(info, args.node)
-        try:
-            reference = ObjectReference("Pod", args.pod_namespace, args.pod_name, args.pod_uid)
-            await self._binder.post_binding(reference, args.node)
-        except BaseException:
-            if assumed and cluster.is_assumed(args.pod_uid):
-                cluster.forget(args.pod_uid)
-            raise
-        if info is not None and assumed and cluster.is_assumed(info.uid):
-            self._unconfirmed.add(info.uid, (info, args.node))
-
-    async def _read(self, binding: tuple[PodInfo, str]) -> None:
-        """Read a pod, and correct its place if it is not on its node."""
-        info, node_name = binding
-        extra = fields(pod=info.key, node=node_name)
-        try:
-            current = await self._binder.read(reference(info))
-        except APIError as error:
-            _log.warning("The binding of pod %s is unconfirmed: %s", info.key, error, extra=extra)
-            return
-        cluster, placed = self._cache.cluster, self._cache.cluster.placed_pod(info.uid)
-        if placed is None or not placed.assumed or placed.node_name != node_name:
-            return  # settled while it was read
-        actual = None if current is None else current.spec.node_name
-        if actual == node_name:
-            _log.info("The watch has not shown the binding of pod %s for half a minute", info.key, extra=extra)
-            return
-        where = "deleted" if actual is None else f"on node {actual}" if actual else "not bound"
-        _log.warning(
-            "The binding of pod %s to node %s had succeeded; it is %s", info.key, node_name, where, extra=extra
-        )
-        cluster.forget(info.uid)
-        if actual:
-            cluster.assume(info, actual)
