@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Raw
 
-from kubestow.api.core import Node
-from kubestow.api.meta import decode
+from kubestow.api.core import Namespace, Node
+from kubestow.api.meta import ObjectMeta, decode
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
@@ -20,7 +20,8 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
-from kubestow.scheduling.events.resources import watched_always
+from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS, watched_always
+from kubestow.scheduling.interfaces import Resource
 
 
 class WatchCache(EventHandlers):
@@ -48,6 +49,27 @@ class WatchCache(EventHandlers):
     def known(self, uid: str) -> PodInfo | None:
         """The pod with this UID as last received from the API server, or None."""
         return self._pods.get(uid)
+
+    def observed(self, resource: Resource, key: tuple[str, str]) -> Any:
+        """An object (namespace, name) as last received; of a namespace only name and labels. None if there is none."""
+        if resource == PODS:
+            info = self._pods.named(*key)
+            return None if info is None else info.pod
+        if resource == NODES:
+            row = self.cluster.nodes.rows.get(key[1])
+            return None if row is None else self.cluster.nodes.objects[row]
+        if resource == NAMESPACES:
+            labels = self.cluster.namespaces.get(key[1])
+            return None if labels is None else Namespace(metadata=ObjectMeta(name=key[1], labels=dict(labels)))
+        return self.cluster.catalog(resource.type).as_observed(*key)
+
+    def keys(self, resource: Resource) -> list[tuple[str, str]]:
+        """Namespace and name of every object of a resource."""
+        return self._known_keys(resource)
+
+    def restore(self, resource: Resource, key: tuple[str, str], obj: Any) -> None:
+        """Put an object into a former state; None for one that was not there."""
+        self._handle(resource, key, obj)
 
     def set_nodes(self, nodes: Mapping[str, Raw]) -> None:
         """Replace all nodes, given by name as JSON. Raises InvalidObject.
