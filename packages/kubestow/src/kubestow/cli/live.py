@@ -187,7 +187,7 @@ def record(connection: ClusterConnection, duration: str | None, max_size: str, o
     """
     from kubestow.flight_record.writer import SegmentWriter, parse_size
 
-    seconds = None if duration is None else _seconds(duration)
+    seconds = None if duration is None else parse_seconds(duration)
     writer = SegmentWriter(output, parse_size(max_size, "--max-size"))
     counts, dropped = asyncio.run(_record(writer, seconds, connection))
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
@@ -197,7 +197,8 @@ def record(connection: ClusterConnection, duration: str | None, max_size: str, o
     return 0
 
 
-def _seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
+    """The seconds of ``--duration``. Raises InputError."""
     from kubestow.api.formats.duration import Duration
 
     with contextlib.suppress(ValueError):

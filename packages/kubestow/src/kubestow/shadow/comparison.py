@@ -228,9 +228,12 @@ class DecisionComparer:
         row = self.cluster.nodes.rows.get(node, -1)
         feasibility = decision.feasibility
         rows = Nodes(self.cluster.nodes, feasibility.rows).row_numbers
+        candidates = feasibility.candidates
+        if feasibility.tried_nominated_node_only or candidates is None or row not in rows:
+            return False
         percentage = self._percentages[info.spec.scheduler_name]
-        size = feasible_nodes_to_find(int(np.count_nonzero(feasibility.candidates)), percentage)
-        if feasibility.tried_nominated_node_only or len(rows) <= size or row not in rows:
+        size = feasible_nodes_to_find(int(np.count_nonzero(candidates)), percentage)
+        if len(rows) <= size:
             return False
         totals = decision.evaluation.compute_totals(info, rows)
         worst = rows[np.argsort(totals, kind="stable")]

@@ -92,6 +92,8 @@ class Moment:
     upto: tuple[tuple[str, int], ...] = ()
     #: Changes that are consequences of the decision, and so have not happened.
     effects: frozenset[int] = frozenset()
+    #: Pods that were deleted before the watch showed a binding, with the nodes on which they were assumed.
+    assumed: tuple[tuple[ObjectID, str], ...] = ()
 
     def has(self, change: Change) -> bool:
         """Whether a change has happened."""
@@ -224,6 +226,10 @@ def _state(changes: Sequence[Change], moment: Moment) -> Any:
     that it has decided about is, even if the watch had delivered less by then.
     """
     obj, is_held = changes[0].old, False
+    for object_id, node_name in moment.assumed:
+        if object_id == changes[0].object_id:
+            pod = changes[-1].old
+            return replace(pod, spec=replace(pod.spec, node_name=node_name))
     for change in changes:
         if change.is_own:
             if moment.has(change):

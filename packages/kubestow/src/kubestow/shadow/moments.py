@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from kubestow.scheduling.events.resources import PODS
 from kubestow.shadow.history import Change, Moment, ObjectID
 
-MOST_MOMENTS = 400
+MOST_MOMENTS = 600
 """At most so many moments are tried for a decision."""
 
 #: Of the scheduler's own changes that are nearest to the decision, so many are tried in pairs.
@@ -55,10 +56,18 @@ class Moments:
         self.plain = self._moment((decision.number, ()), self._before(decision.number))
         """The state that this watch had delivered before the decision."""
 
-    def all(self) -> Iterator[Moment]:
-        """The moments: combinations of what was known of other changes and of own ones, both nearest first."""
+    def all(self, nodes: Collection[str]) -> Iterator[Moment]:
+        """Combinations of what was known of other changes and of own ones, both nearest first.
+
+        Own changes on some ``nodes`` come before those on others.
+        """
         seen: set[Moment] = set()
-        for cut, own in _diagonally(self._cuts(), self._own_sets()):
+        cuts = list(itertools.islice(self._cuts(), MOST_MOMENTS))
+        own_sets = list(dict.fromkeys(itertools.islice(self._own_sets(nodes), MOST_MOMENTS)))
+        few = MOST_MOMENTS // 4
+        alone = [(cuts[0], own) for own in own_sets[:few]]
+        usual = [(cut, own) for cut in cuts[:few] for own in own_sets[:2]]
+        for cut, own in (*alone, *usual, *_diagonally(cuts, own_sets)):
             if len(seen) >= MOST_MOMENTS:
                 return
             moment = self._moment(cut, own)
@@ -74,7 +83,20 @@ class Moments:
         own = set(moment.own)
         own |= {change.number for change in self.free if change.node_name in nodes}
         own -= {change.number for change in self.free if change.node_name == chosen}
-        return Moment(moment.number, frozenset(own), moment.upto, moment.effects)
+        return replace(moment, own=frozenset(own))
+
+    def with_gone(self, moment: Moment, nodes: Collection[str]) -> Moment:
+        """A moment at which ``nodes`` were taken by pods that were deleted before their bindings, if so many were."""
+        gone = [
+            change.object_id
+            for change in self.changes
+            if change.resource == PODS and change.is_deletion and not change.old.spec.node_name
+            if change.old.spec.scheduler_name == self._decision.old.spec.scheduler_name
+            if self._created.get(change.object_id, -1) < self._decision.number
+        ]
+        if len(gone) < len(nodes):
+            return moment
+        return replace(moment, assumed=tuple(zip(gone, sorted(nodes), strict=False)))
 
     def in_queue_order(self) -> Moment:
         """The state in which exactly the pods before this one in the queue had been decided about."""
@@ -87,6 +109,8 @@ class Moments:
             if moment.has(change) != self.plain.has(change):
                 known = "known" if moment.has(change) else "not known yet"
                 found.append(f"{change.text} was {known}")
+        for (_, _, (namespace, name)), node_name in moment.assumed:
+            found.append(f"Pod {namespace}/{name}, which was deleted, was assumed on {node_name}")
         return found
 
     # -- own changes -------------------------------------------------------------------------------------------------
@@ -99,11 +123,12 @@ class Moments:
         ranks = ((change, _rank(change, self._created.get(change.object_id, -1))) for change in self.free)
         return self._certain | {change.number for change, rank in ranks if rank < own_rank}
 
-    def _own_sets(self) -> Iterator[frozenset[int]]:
+    def _own_sets(self, nodes: Collection[str]) -> Iterator[frozenset[int]]:
         plain = self._before(self._decision.number)
         queue_order = self._queue_order()
         yield from (plain, queue_order)
-        nearest = sorted(self.free, key=lambda change: abs(change.number - self._decision.number))
+        number = self._decision.number
+        nearest = sorted(self.free, key=lambda change: (change.node_name not in nodes, abs(change.number - number)))
         numbers = [change.number for change in nearest]
         for number in numbers:  # the decisions in the order of their bindings, some of which arrive late
             yield self._before(number if number < self._decision.number else number + 1)
@@ -150,14 +175,8 @@ def _rank(change: Change, arrival: int) -> tuple[int, int]:
     return -(change.old.spec.priority or 0), arrival
 
 
-def _diagonally(cuts: Iterable[Cut], own_sets: Iterable[frozenset[int]]) -> Iterator[tuple[Cut, frozenset[int]]]:
+def _diagonally(first: Sequence[Cut], second: Sequence[frozenset[int]]) -> Iterator[tuple[Cut, frozenset[int]]]:
     """All pairs, those of which both are near the beginning first."""
-    cuts, own_sets = iter(cuts), iter(own_sets)
-    first: list[Cut] = []
-    second: list[frozenset[int]] = []
-    for _ in range(MOST_MOMENTS):
-        first.extend(itertools.islice(cuts, 1))
-        second.extend(itertools.islice(own_sets, 1))
     for total in range(len(first) + len(second) - 1):
         for place in range(max(0, total - len(second) + 1), min(total, len(first) - 1) + 1):
             yield first[place], second[total - place]

@@ -141,7 +141,6 @@ class Shadow:
         #: The recent evictions for other pods, and the nominations of these.
         self._evictions: deque[Change] = deque(maxlen=_MOST_OPEN)
         self._nominations: deque[Change] = deque(maxlen=_MOST_OPEN)
-        self.counts = ShadowCounts()
 
     # -- the subscriber's interface ------------------------------------------------------------------------------------
 
@@ -157,7 +156,9 @@ class Shadow:
     # -- decisions -----------------------------------------------------------------------------------------------------
 
     def _see(self, changes: Iterable[Change]) -> None:
-        """Compare the decisions among some changes, or note them down."""
+        """Compare the decisions among some changes, or note them down; none before everything has been listed."""
+        if not self.cache.synced:
+            return
         for change in changes:
             if change.resource != PODS or change.old is None or change.new is None:
                 continue
@@ -257,7 +258,7 @@ class Shadow:
         return replace(observed, victims=evicted, gone=gone, shares_node=shares_node)
 
     def _effects(self, observed: ObservedDecision, changes: Sequence[Change]) -> Iterator[frozenset[int]]:
-        """The numbers of the changes of victims, from their evictions on: of all, then of some if the node is shared."""
+        """The numbers of the changes of victims from their evictions on: of all, or of some if the node is shared."""
         first = {e.object_id: e.number for e in self._evictions if e.new.metadata.uid in observed.victims}
         sets = itertools.chain.from_iterable(
             itertools.combinations(first, count) for count in range(len(first), -1, -1)
@@ -305,7 +306,6 @@ class Shadow:
     ) -> None:
         pod = f"{change.key[0]}/{change.key[1]}"
         compared = ComparedDecision(pod, change.time, observed, found.verdict, found.here, race, reason, nodes, moments)
-        self.counts.add(compared)
         self._on_result(compared)
 
 
@@ -366,17 +366,21 @@ class _Search:
         """The moments to try: the plain one and that of the queue's order, those to which they lead, all others."""
         beginnings = (moments.plain, moments.in_queue_order())
         yield from beginnings
+        nodes: set[str] = set()
         for moment in beginnings if observed.node and moments.free else ():
             for _ in range(_STEPS):
                 go_to(moment)
                 if (pod := self._pod()) is None:
                     break
-                following = moments.without(moment, self._comparer.better_nodes(pod, observed.node), observed.node)
+                better = self._comparer.better_nodes(pod, observed.node)
+                nodes |= {*better, observed.node}
+                following = moments.without(moment, better, observed.node)
                 if following == moment:
+                    yield moments.with_gone(moment, better)
                     break
                 moment = following
                 yield moment
-        yield from moments.all()
+        yield from moments.all(nodes)
 
 
 def _condition(pod: Pod, kind: str) -> PodCondition | None:

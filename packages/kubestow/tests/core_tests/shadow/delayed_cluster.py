@@ -70,12 +70,12 @@ def shadowed(
     most_seconds: float = 0.05,
     scheduler: config.KubeSchedulerConfiguration | None = None,
     shadow: config.KubeSchedulerConfiguration | None = None,
-) -> tuple[Shadow, list[ComparedDecision]]:
+) -> list[ComparedDecision]:
     """Run a scheduler on a cluster with its shadow beside it, and return what the shadow found."""
     gates, registry, random = config.FeatureGates(minor=NEWEST), in_tree_registry(NEWEST), Random(seed)
     results: list[ComparedDecision] = []
 
-    async def main() -> Shadow:
+    async def main() -> None:
         loop = asyncio.get_running_loop()
         cluster = DelayedCluster(random, most_seconds)
         for obj in objects:
@@ -96,9 +96,9 @@ def shadowed(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         observer.judge(everything=True)
-        return observer
 
-    return run(main()), results
+    run(main())
+    return results
 
 
 def wrongly_bound(cluster: MemoryAPI, pod: Any, node: str) -> None:
