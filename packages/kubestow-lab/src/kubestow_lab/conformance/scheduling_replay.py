@@ -20,7 +20,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from msgspec import structs
 
 from kubestow import config
 from kubestow.api.core import Node, Pod
@@ -28,7 +27,7 @@ from kubestow.api.meta import convert
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.config.plugin_args import DefaultPreemptionArgs
+from kubestow.engine.pipeline.offline_scheduler import with_all_candidate_nodes
 from kubestow.engine.pipeline.static_handle import StaticHandle
 from kubestow.errors import ConfigurationError, PluginError
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
@@ -91,18 +90,6 @@ def configuration_of(
     return config.load(case.config, subject=case.name, gates=gates, implements=implements(registry))
 
 
-def _with_all_candidate_nodes(profile: config.KubeSchedulerProfile) -> config.KubeSchedulerProfile:
-    """The profile with a preemption that considers every node, as the cases were recorded."""
-    every_node = DefaultPreemptionArgs(min_candidate_nodes_percentage=100)
-    return structs.replace(
-        profile,
-        plugin_config=tuple(
-            structs.replace(entry, args=every_node) if isinstance(entry.args, DefaultPreemptionArgs) else entry
-            for entry in profile.plugin_config
-        ),
-    )
-
-
 class _Replay:
     """The cluster of one case and its scheduling profiles."""
 
@@ -112,7 +99,7 @@ class _Replay:
         self.cluster = Cluster(gates=gates)
         handle = StaticHandle(self.cluster, gates)
         self._profiles: dict[str, Profile] = {
-            profile.scheduler_name: build_profile(_with_all_candidate_nodes(profile), registry, handle)
+            profile.scheduler_name: build_profile(with_all_candidate_nodes(profile), registry, handle)
             for profile in configuration.profiles
         }
         self._pipeline = DecisionPipeline(self.cluster, self._profiles, FirstByName())

@@ -56,6 +56,7 @@ COMMANDS: dict[str, _Command] = {
     "explain": _Command("explain", "Explain why a pod is on its node or on none, and what would help."),
     "trace": _Command(None, "List the calls of one pod at every extension point.", _LAB),
     "why": _Command("live", "Say in a few lines why a pod of a live cluster is pending."),
+    "shadow": _Command("shadow", "Compare the decisions of the scheduler that runs with those made here."),
     "snapshot": _Command("live", "Save a live cluster for the offline commands."),
     "record": _Command("live", "Record what happens on a live cluster, for replay."),
     "replay": _Command("replay", "Replay the decisions of a flight record."),

@@ -235,7 +235,7 @@ def record(
     """
     from kubestow.flight_record.writer import SegmentWriter, parse_size
 
-    seconds = None if duration is None else _seconds(duration)
+    seconds = None if duration is None else parse_seconds(duration)
     kinds = scheduler.custom_kinds()
     writer = SegmentWriter(output, parse_size(max_size, "--max-size"))
     counts, dropped = asyncio.run(_record(writer, seconds, connection, kinds))
@@ -246,7 +246,8 @@ def record(
     return 0
 
 
-def _seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
+    """The seconds of ``--duration``. Raises InputError."""
     from kubestow.api.formats.duration import Duration
 
     with contextlib.suppress(ValueError):

@@ -20,10 +20,10 @@ from kubestow.client.rest.credentials import load_credentials
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.config import API_VERSION, KIND
 from kubestow.errors import InputError
+from kubestow.extender.binder import ExtenderBinder
 from kubestow.extender.extender_server import ExtenderServer
 from kubestow.extender.handle import ReadOnlyHandle
 from kubestow.extender.profile_extender import ExtenderCapabilities, ProfileExtender
-from kubestow.extender.watch_cache import ExtenderBinder, WatchCache
 from kubestow.files import read_file
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.http.certificates import KeyPair
@@ -31,6 +31,7 @@ from kubestow.http.tls import ServerTLS, TLSOptions
 from kubestow.process import WallClock
 from kubestow.rules.minors import Minor
 from kubestow.scheduling.events.resources import WATCHED, watched
+from kubestow.scheduling.events.watch_cache import WatchCache
 
 
 def minimal_configuration(names: list[str]) -> dict[str, object]:

@@ -21,12 +21,12 @@ from kubestow.api.core import Pod
 from kubestow.api.meta import decode
 from kubestow.errors import InvalidObject, KubestowError
 from kubestow.extender.profile_extender import ExtenderCapabilities, ProfileExtender
-from kubestow.extender.watch_cache import WatchCache
 from kubestow.http import aiohttp_messages
 from kubestow.http.aiohttp_messages import BodyTooLarge
 from kubestow.http.listener import HTTPListener
 from kubestow.http.messages import HTTPResponse
 from kubestow.log_fields import fields
+from kubestow.scheduling.events.watch_cache import WatchCache
 
 _log = logging.getLogger(__name__)
 

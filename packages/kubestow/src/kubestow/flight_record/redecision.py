@@ -31,7 +31,7 @@ from kubestow.flight_record.segment import Segment
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import PODS, with_custom
-from kubestow.scheduling.interfaces import ObjectReference, Resource
+from kubestow.scheduling.interfaces import ObjectReference, Resource, Subscriber
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
@@ -152,7 +152,7 @@ def _entries(segment: Segment) -> Iterator[Entry]:
         yield from chunk.entries
 
 
-def _resources(segment: Segment, kinds: Iterable[type[CustomObject]] = ()) -> list[Resource | None]:
+def watched_resources(segment: Segment, kinds: Iterable[type[CustomObject]] = ()) -> list[Resource | None]:
     """The resources that were watched; None for custom resources that are not of the ``kinds``."""
     resources = with_custom(kinds)
     known: dict[tuple[str, ...], Resource] = {(each.prefix, each.plural, each.kind): each for each in resources}
@@ -164,9 +164,25 @@ def _resources(segment: Segment, kinds: Iterable[type[CustomObject]] = ()) -> li
     return []
 
 
+def deliver(segment: Segment, subscriber: Subscriber, pod_group_apis: Iterable[PodGroupAPI] = ()) -> Iterator[float]:
+    """Deliver what the watches of a record have delivered; yields the time before each step, in seconds.
+
+    Resources that only a plugin knows are left out. Raises InputError where the file is damaged.
+    """
+    resources = watched_resources(segment, pod_group_apis)
+    for entry in _entries(segment):
+        if not isinstance(entry, Listed | Changed) or (resource := resources[entry.resource]) is None:
+            continue
+        yield entry.time
+        if isinstance(entry, Listed):
+            subscriber.replace(resource, [msgspec.convert(obj, resource.type) for obj in entry.objects])
+        else:
+            subscriber.apply(resource, entry.type, msgspec.convert(entry.object, resource.type))
+
+
 def _entries_with_pods(segment: Segment) -> Iterator[tuple[Entry, list[Pod]]]:
     """All entries, each with the pods that it contains."""
-    resources = _resources(segment)
+    resources = watched_resources(segment)
     for entry in _entries(segment):
         is_of_pods = isinstance(entry, Listed | Changed) and resources[entry.resource] == PODS
         objects = entry.objects if isinstance(entry, Listed) else [entry.object] if isinstance(entry, Changed) else []
@@ -236,7 +252,7 @@ class _Run:
         )
         read_by = custom_kinds(scheduler.profiles.values())
         kinds = dict.fromkeys((*(api.kind for api in self._pod_group_apis), *read_by))
-        resources = _resources(self._segment, kinds)
+        resources = watched_resources(self._segment, kinds)
         missing = {position for position, resource in enumerate(resources) if resource is not None}
         running: asyncio.Task[None] | None = None
         began = last = header.monotonic

@@ -22,8 +22,8 @@ from kubestow.api.meta import convert
 from kubestow.errors import APIError, InputError, KubestowError
 from kubestow.extender import ExtenderServer, ProfileExtender
 from kubestow.extender import extender_server as server_module
+from kubestow.extender.binder import ExtenderBinder
 from kubestow.extender.extender_app import ExtenderApp, minimal_configuration, server_tls
-from kubestow.extender.watch_cache import ExtenderBinder
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry

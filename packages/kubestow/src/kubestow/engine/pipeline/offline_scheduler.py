@@ -13,6 +13,7 @@ from kubestow import config
 from kubestow.api.core import Namespace, Pod
 from kubestow.api.custom import CustomObject
 from kubestow.cluster.cache import Cluster as ClusterCache
+from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
 from kubestow.engine.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 from kubestow.errors import InputError
@@ -108,6 +109,18 @@ class OfflineScheduler:
             problem = f"spec.schedulerName is {pod.spec.scheduler_name}, the profiles of the configuration are: {names}"
             raise InputError(f"pod {pod.key}", problem)
         return profile
+
+
+def with_all_candidate_nodes(profile: config.KubeSchedulerProfile) -> config.KubeSchedulerProfile:
+    """The profile with a preemption that considers every node, instead of some after a random one."""
+    every_node = DefaultPreemptionArgs(min_candidate_nodes_percentage=100)
+    return msgspec.structs.replace(
+        profile,
+        plugin_config=tuple(
+            msgspec.structs.replace(entry, args=every_node) if isinstance(entry.args, DefaultPreemptionArgs) else entry
+            for entry in profile.plugin_config
+        ),
+    )
 
 
 def find_pod(cluster: ClusterObjects, name: str) -> Pod:

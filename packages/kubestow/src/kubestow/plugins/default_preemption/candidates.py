@@ -162,6 +162,11 @@ class PreemptionCandidates:
         name = pick_one_node(victims_by_node)
         return self.nominate(name, victims_by_node[name])
 
+    def better_than(self, node_name: str) -> int | None:
+        """The number of candidates with lower costs than a node; None for one that is no candidate (semantics 9.5)."""
+        place = np.flatnonzero(self.rows == self.table.rows.get(node_name, -1))
+        return self.costs.better_than(int(place[0])) if len(place) else None
+
     def ranked(self, limit: int) -> list[tuple[str, Victims]]:
         """The candidates with the lowest costs, at most so many, in the order of the criteria (semantics 9.5)."""
         by_name = self.table.name_rank()[self.rows].argsort()
@@ -222,6 +227,15 @@ class CandidateRanking:
     def order(self) -> NDArray[np.intp]:
         """All nodes by their costs, the lowest first; equal ones keep their order (intp)."""
         return np.lexsort(self._columns[::-1])
+
+    def better_than(self, row: int) -> int:
+        """The number of nodes with lower costs than one of them."""
+        columns = self._columns
+        better, equal = np.zeros(columns.shape[1], np.bool_), np.ones(columns.shape[1], np.bool_)
+        for column in columns:
+            better |= equal & (column < column[row])
+            equal &= column == column[row]
+        return int(np.count_nonzero(better))
 
     def lowest(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of some candidates with the lowest costs; several if all criteria rate them equal."""

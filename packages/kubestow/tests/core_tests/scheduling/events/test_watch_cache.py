@@ -10,8 +10,8 @@ from msgspec import Raw
 
 from kubestow.api.meta import ObjectMeta
 from kubestow.errors import InvalidObject
-from kubestow.extender import WatchCache
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
+from kubestow.scheduling.events.watch_cache import WatchCache
 from kubestow.testing import node, pod
 
 

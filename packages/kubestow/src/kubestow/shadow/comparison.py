@@ -1,0 +1,305 @@
+"""The comparison of one decision of a scheduler with the decision that is made here about the same pod and cluster.
+
+Random choices are no differences: among nodes with equal scores, among victims that all criteria rate equal (semantics
+9.5), and of the nodes that a sample consists of (semantics 5.4). Here all nodes are scored and all are candidates for
+preemption, so it can be said whether a choice was among the best, or the best of a sample that may have been drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from kubestow import config
+from kubestow.api.core import Pod
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.config.plugin_args import DefaultPreemptionArgs
+from kubestow.engine.explanation.evaluated_nodes import evaluate_nodes
+from kubestow.engine.explanation.node_tables import NodeComparison
+from kubestow.engine.pipeline.offline_scheduler import with_all_candidate_nodes
+from kubestow.engine.pipeline.static_handle import StaticHandle
+from kubestow.errors import KubestowError
+from kubestow.framework.profile import Profile, Registry, build_profile
+from kubestow.framework.status import Code
+from kubestow.plugins.default_preemption.candidates import PreemptionCandidates
+from kubestow.scheduling.decision.node_selection import feasible_nodes_to_find
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
+
+#: A sample that is drawn here differs from one that another scheduler draws, so none is.
+_ALL_NODES = 100
+
+
+class Verdict(StrEnum):
+    """How a decision compares with the one made here."""
+
+    SAME_NODE = "same node"
+    EQUAL_NODE = "node of equal score"
+    SAMPLED_NODE = "best of a sample"
+    SAME_WORDS = "rejected with the same words"
+    SAME_VICTIMS = "same victims"
+    EQUAL_VICTIMS = "equal victims"
+    SAMPLED_VICTIMS = "best victims of a sample"
+    OTHER_NODE = "other node"
+    OTHER_WORDS = "rejected with other words"
+    OTHER_VICTIMS = "other victims"
+    OTHER_OUTCOME = "other outcome"
+    NOT_COMPARED = "not compared"
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the scheduler here may have decided so."""
+        return self in _AGREEING
+
+
+_AGREEING = frozenset(
+    {
+        Verdict.SAME_NODE,
+        Verdict.EQUAL_NODE,
+        Verdict.SAMPLED_NODE,
+        Verdict.SAME_WORDS,
+        Verdict.SAME_VICTIMS,
+        Verdict.EQUAL_VICTIMS,
+        Verdict.SAMPLED_VICTIMS,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedDecision:
+    """What a scheduler has decided about a pod, as the API server shows it.
+
+    The pod got a ``node``; or was rejected, with the ``message`` of its condition; or it waits on a ``nominated`` node
+    for ``victims`` (uids to names) to leave it. Pods that are ``gone`` (uids) since then may have been victims too, and
+    with ``shares_node`` some of the victims were those of another pod that waits there.
+    """
+
+    node: str = ""
+    message: str = ""
+    nominated: str = ""
+    victims: Mapping[str, str] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+    shares_node: bool = False
+
+    def evicts(self, victims: Iterable[PodInfo]) -> bool:
+        """Whether these are the victims; those that were terminating already are not evicted again."""
+        expected = {victim.uid for victim in victims if not victim.terminating}
+        possible = self.victims.keys() | self.gone
+        return expected <= possible and (self.shares_node or self.victims.keys() <= expected)
+
+    @property
+    def text(self) -> str:
+        """The decision in a few words."""
+        if self.node:
+            return self.node
+        if self.nominated:
+            return f"preempts {', '.join(sorted(self.victims.values())) or 'nothing'} on {self.nominated}"
+        return f"rejected: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A verdict, and what was decided here, in words."""
+
+    verdict: Verdict
+    here: str
+
+
+class DecisionComparer:
+    """The profiles of a configuration on a cluster. Raises ConfigurationError and PluginError."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        configuration: config.KubeSchedulerConfiguration,
+        registry: Registry,
+        gates: config.FeatureGates,
+    ) -> None:
+        self.cluster = cluster
+        handle = StaticHandle(cluster, gates)
+        self.profiles: dict[str, Profile] = {}
+        #: The percentage of nodes that each profile scores; 0 is the adaptive one.
+        self._percentages: dict[str, int] = {}
+        #: How many candidates for preemption each profile looks for: a percentage, and at least so many.
+        self._candidates: dict[str, tuple[int, int]] = {}
+        for profile in configuration.profiles:
+            name, own = profile.scheduler_name, profile.percentage_of_nodes_to_score
+            self._percentages[name] = configuration.percentage_of_nodes_to_score if own is None else own
+            for entry in profile.plugin_config:
+                if isinstance(args := entry.args, DefaultPreemptionArgs):
+                    self._candidates[name] = (args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
+            profile = replace(with_all_candidate_nodes(profile), percentage_of_nodes_to_score=_ALL_NODES)
+            self.profiles[name] = build_profile(profile, registry, handle)
+        self._ties = _Preferring()
+        self._pipeline = DecisionPipeline(cluster, self.profiles, self._ties)
+
+    def compare(self, pod: Pod, observed: ObservedDecision, *, thoroughly: bool = False) -> Comparison:
+        """Decide about a pending pod in the cluster as it is, and compare.
+
+        ``thoroughly`` compares the node with that of each sample around it, in the order of the nodes here.
+        """
+        info = self.cluster.shapes.info(pod)
+        self._ties.prefer(observed.node)
+        decision = self._pipeline.decide_by_plugins(info)
+        verdict = self._verdict(info, decision, observed, thoroughly)
+        return Comparison(verdict, _text(decision))
+
+    def side_by_side(self, pod: Pod, node: str) -> NodeComparison | None:
+        """A node and the best one in the cluster as it is; None if there are no two such nodes."""
+        info = self.cluster.shapes.info(pod).nominated_to("")
+        try:
+            evaluated, _ = evaluate_nodes(self.cluster, self.profiles[pod.spec.scheduler_name], info)
+        except KubestowError:
+            return None
+        best = evaluated.at(int(evaluated.rows[0])) if len(evaluated.rows) else None
+        if best is None or node not in evaluated.positions or best.node == node:
+            return None
+        return NodeComparison(evaluated.node(node), best)
+
+    def better_nodes(self, pod: Pod, node: str) -> frozenset[str]:
+        """The feasible nodes with a higher total than a node, or all if the pod does not fit there."""
+        info = self.cluster.shapes.info(pod)
+        evaluation = self.profiles[pod.spec.scheduler_name].evaluations.of(info)
+        feasibility = evaluation.find_feasible(info)
+        if feasibility.error is not None or not feasibility.count:
+            return frozenset()
+        rows = Nodes(self.cluster.nodes, feasibility.rows).row_numbers
+        totals = evaluation.compute_totals(info, rows)
+        own = totals[rows == self.cluster.nodes.rows.get(node, -1)]
+        names = self.cluster.nodes.names
+        better = rows[totals > own[0]] if len(own) else rows
+        return frozenset(names[row] for row in better.tolist())
+
+    # -- verdicts ----------------------------------------------------------------------------------------------------
+
+    def _verdict(self, info: PodInfo, decision: Decision, observed: ObservedDecision, thoroughly: bool) -> Verdict:
+        if observed.node:
+            if not isinstance(decision, Scheduled):
+                return Verdict.OTHER_OUTCOME
+            if decision.node_name == observed.node:
+                return Verdict.EQUAL_NODE if self._ties.has_chosen else Verdict.SAME_NODE
+            if self._is_best_of_a_sample(info, decision, observed.node, thoroughly):
+                return Verdict.SAMPLED_NODE
+            return Verdict.OTHER_NODE
+        if not isinstance(decision, Unschedulable):
+            return Verdict.OTHER_OUTCOME
+        found = decision.post_filter.nominating_result
+        nominated = "" if found is None else found.nominated_node_name or ""
+        if bool(nominated) != bool(observed.nominated):
+            return Verdict.OTHER_OUTCOME
+        if not nominated or found is None:
+            return Verdict.SAME_WORDS if decision.message == observed.message else Verdict.OTHER_WORDS
+        if nominated == observed.nominated:
+            return Verdict.SAME_VICTIMS if observed.evicts(found.victims) else Verdict.OTHER_VICTIMS
+        return self._compare_victims(info, decision, observed)
+
+    def _compare_victims(self, info: PodInfo, decision: Unschedulable, observed: ObservedDecision) -> Verdict:
+        """Of another node than the one here: whether its victims are right, and rated equal."""
+        found = decision.post_filter.nominating_result
+        candidates = None if found is None else found.extender_candidates
+        if not isinstance(candidates, PreemptionCandidates):
+            return Verdict.OTHER_VICTIMS
+        better = candidates.better_than(observed.nominated)
+        if better is None:
+            return Verdict.OTHER_VICTIMS
+        if not observed.evicts(candidates.victims_by_node()[observed.nominated].pods):
+            return Verdict.OTHER_VICTIMS
+        if not better:
+            return Verdict.EQUAL_VICTIMS
+        percentage, least = self._candidates.get(info.spec.scheduler_name, (_ALL_NODES, 0))
+        assert decision.feasibility is not None
+        potential = int(np.count_nonzero(decision.feasibility.diagnose().with_code(Code.UNSCHEDULABLE)))
+        searched = max(potential * percentage // 100, least, 1)
+        return Verdict.SAMPLED_VICTIMS if len(candidates) - better >= searched else Verdict.OTHER_VICTIMS
+
+    def _is_best_of_a_sample(self, info: PodInfo, decision: Scheduled, node: str, thoroughly: bool) -> bool:
+        """Whether there is a sample of feasible nodes, as many as the profile scores, of which a node is the best.
+
+        The order in which the scheduler walks over its nodes, and where it begins, are not known here.
+        """
+        row = self.cluster.nodes.rows.get(node, -1)
+        feasibility = decision.feasibility
+        rows = Nodes(self.cluster.nodes, feasibility.rows).row_numbers
+        candidates = feasibility.candidates
+        if feasibility.tried_nominated_node_only or candidates is None or row not in rows:
+            return False
+        percentage = self._percentages[info.spec.scheduler_name]
+        size = feasible_nodes_to_find(int(np.count_nonzero(candidates)), percentage)
+        if len(rows) <= size:
+            return False
+        totals = decision.evaluation.compute_totals(info, rows)
+        worst = rows[np.argsort(totals, kind="stable")]
+        worst = worst[worst != row]
+        if self._is_best(info, decision, np.append(worst[: size - 1], row), row):
+            return True
+        if not thoroughly:
+            return False
+        order = self.cluster.nodes.zone_order()
+        order = order[np.isin(order, rows)]
+        order = np.roll(order, -int(np.flatnonzero(order == row)[0]))
+        samples = (np.roll(order, shift)[:size] for shift in range(size))
+        return any(self._is_best(info, decision, sample, row) for sample in samples)
+
+    def _is_best(self, info: PodInfo, decision: Scheduled, sample: NDArray[np.intp], row: int) -> bool:
+        rows = np.sort(sample)
+        totals = decision.evaluation.compute_totals(info, rows)
+        return bool(totals[rows == row][0] == totals.max())
+
+
+class _Preferring:
+    """Chooses one node if it is among the best ones, else the first by name; ``has_chosen`` says whether it had to."""
+
+    def __init__(self) -> None:
+        self._node, self.has_chosen = "", False
+
+    def prefer(self, node: str) -> None:
+        """Choose this node from now on."""
+        self._node, self.has_chosen = node, False
+
+    def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
+        """The preferred row."""
+        self.has_chosen = True
+        preferred = cluster.nodes.rows.get(self._node, -1)
+        if preferred in rows:
+            return preferred
+        return int(rows[cluster.nodes.name_rank()[rows].argmin()])
+
+
+def _text(decision: Decision) -> str:
+    """The decision in the words of :attr:`ObservedDecision.text`."""
+    if isinstance(decision, Scheduled):
+        return decision.node_name
+    found = decision.post_filter.nominating_result if isinstance(decision, Unschedulable) else None
+    if found is not None and found.nominated_node_name:
+        victims = {victim.uid: victim.key for victim in found.victims}
+        return ObservedDecision(nominated=found.nominated_node_name, victims=victims).text
+    return ObservedDecision(message=decision.message).text
+
+
+def document_of(found: NodeComparison) -> dict[str, Any]:
+    """Both nodes with all their scores, as plain data."""
+    nodes = (found.one, found.other)
+    return {
+        "text": found.text,
+        "nodes": [
+            {
+                "node": node.node,
+                "total": node.total,
+                "rank": node.rank,
+                "rejections": [f"{verdict.plugin}: {verdict.status.message}" for verdict in node.rejections],
+                "scores": {
+                    score.plugin: {"raw": score.raw, "normalized": score.normalized, "weighted": score.weighted}
+                    for score in node.scores
+                },
+            }
+            for node in nodes
+        ],
+    }

@@ -1,0 +1,271 @@
+"""The cluster now and a moment ago: a cache, the recent changes, and the states between which a scheduler decides.
+
+What a watch delivers is applied to one cluster cache. The recent changes are kept, each with the object before and
+after it, so the cache can be put into an earlier state and back: only objects that differ are applied. Memory is
+bounded by the number of changes, whose objects are mostly shared with the cache.
+
+A scheduler that decides about a pod does not see the state that this watch has delivered by then. Its watches are other
+ones, each with a delay of its own, and what it has written itself it knows before any watch: pods that it has decided
+about are assumed on their nodes until their bindings, which it sends concurrently, are confirmed. A :class:`Moment`
+says which of the recent changes a decision may have been based on: for each resource those up to a point, and any of
+the scheduler's own bindings and nominations that it may have decided on before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubestow.api.core import Pod
+from kubestow.rules.pods import is_terminal
+from kubestow.scheduling.events.resources import PODS
+from kubestow.scheduling.events.watch_cache import WatchCache
+from kubestow.scheduling.interfaces import Resource
+
+Key = tuple[str, str]
+ObjectID = tuple[str, str, Key]
+
+MOST_CHANGES = 4096
+"""So many changes are kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """One change of an object, None for one that is not there; ``number`` counts changes, ``time`` is in seconds.
+
+    ``is_own`` says that the scheduler itself has made it: it has bound the pod, or nominated it.
+    """
+
+    number: int
+    time: float
+    resource: Resource
+    key: Key
+    old: Any
+    new: Any
+    is_own: bool
+
+    @property
+    def object_id(self) -> ObjectID:
+        """What identifies the object."""
+        return self.resource.prefix, self.resource.plural, self.key
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether the object is gone."""
+        return self.new is None
+
+    @property
+    def node_name(self) -> str:
+        """The node that it is about, "" if that is not known."""
+        if self.resource != PODS:
+            return "" if self.resource.namespaced else self.key[1]
+        for pod in (self.new, self.old):
+            if pod is not None and (node := pod.spec.node_name or pod.status.nominated_node_name):
+                return str(node)
+        return ""
+
+    @property
+    def text(self) -> str:
+        """What has changed, in a few words."""
+        name = f"{self.resource.kind} {'/'.join(filter(None, self.key))}"
+        if self.is_own and self.new is not None and self.new.spec.node_name:
+            return f"the binding of {name} to {self.new.spec.node_name}"
+        what = "the creation" if self.old is None else "the deletion" if self.new is None else "a change"
+        return f"{what} of {name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A state that a decision may have been based on.
+
+    Of each resource (by plural) the changes with numbers below ``upto`` have happened, without an entry those below
+    ``number``; of the scheduler's own changes exactly those in ``own``.
+    """
+
+    number: int
+    own: frozenset[int]
+    upto: tuple[tuple[str, int], ...] = ()
+    #: Changes that are consequences of the decision, and so have not happened.
+    effects: frozenset[int] = frozenset()
+    #: Pods that were deleted before the watch showed a binding, with the nodes on which they were assumed.
+    assumed: tuple[tuple[ObjectID, str], ...] = ()
+
+    def has(self, change: Change) -> bool:
+        """Whether a change has happened."""
+        if change.number in self.effects:
+            return False
+        if change.is_own:
+            return change.number in self.own
+        for plural, number in self.upto:
+            if plural == change.resource.plural:
+                return change.number < number
+        return change.number < self.number
+
+
+class StateHistory:
+    """A cache, and the changes that led to its state.
+
+    ``scheduler_names`` are those of the scheduler whose bindings and nominations are its own changes.
+    """
+
+    def __init__(self, cache: WatchCache, scheduler_names: Container[str], *, most: int = MOST_CHANGES) -> None:
+        self.cache = cache
+        self._scheduler_names = scheduler_names
+        self._changes: deque[Change] = deque(maxlen=most)
+        #: The number of the next change.
+        self.next_number = 0
+
+    # -- what the watch delivers -------------------------------------------------------------------------------------
+
+    def replace(self, resource: Resource, objects: Sequence[Any], time: float) -> list[Change]:
+        """Apply a complete list; the changes since the last one, if there was one."""
+        if not self.cache.synced:
+            self.cache.replace(resource, objects)
+            return []
+        listed = {(obj.metadata.namespace, obj.metadata.name) for obj in objects}
+        gone = [key for key in self.cache.keys(resource) if key not in listed]
+        found = [self._change(resource, key, None, time) for key in gone]
+        found += [self._change(resource, (obj.metadata.namespace, obj.metadata.name), obj, time) for obj in objects]
+        self.cache.replace(resource, objects)
+        return self._keep(found)
+
+    def apply(self, resource: Resource, event_type: str, obj: Any, time: float) -> list[Change]:
+        """Apply a watch event; what it changes, which is nothing for a repeated one."""
+        key = (obj.metadata.namespace, obj.metadata.name)
+        change = self._change(resource, key, None if event_type == "DELETED" else obj, time)
+        self.cache.apply(resource, event_type, obj)
+        return self._keep([change])
+
+    def _change(self, resource: Resource, key: Key, new: Any, time: float) -> Change | None:
+        old = self.cache.observed(resource, key)
+        if resource == PODS and new is not None and is_terminal(new.status.phase):
+            new = None
+        if resource == PODS and old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+            old = None  # deleted and created again, which no scheduler confuses
+        if old is None and new is None:
+            return None
+        if old is not None and new is not None and _alike(old, new):
+            return None
+        number = self.next_number
+        self.next_number += 1
+        return Change(number, time, resource, key, old, new, self._is_own(resource, old, new))
+
+    def _is_own(self, resource: Resource, old: Any, new: Any) -> bool:
+        if resource != PODS or old is None or new is None or old.spec.scheduler_name not in self._scheduler_names:
+            return False
+        if old.spec.node_name:
+            return False
+        nominated = new.status.nominated_node_name
+        return bool(new.spec.node_name or (nominated and nominated != old.status.nominated_node_name))
+
+    def _keep(self, changes: Iterable[Change | None]) -> list[Change]:
+        """Keep the changes that a decision may depend on; all of them are returned."""
+        found = [change for change in changes if change is not None]
+        self._changes.extend(change for change in found if _matters(change))
+        return found
+
+    # -- earlier states ----------------------------------------------------------------------------------------------
+
+    def since(self, time: float) -> list[Change]:
+        """The kept changes since a time, the oldest first."""
+        found = []
+        for change in reversed(self._changes):
+            if change.time < time:
+                break
+            found.append(change)
+        return found[::-1]
+
+    def created(self) -> dict[ObjectID, int]:
+        """The number of the change that created each object, of those that were created recently."""
+        return {change.object_id: change.number for change in self._changes if change.old is None}
+
+    @contextmanager
+    def travelling(self, changes: Collection[Change]) -> Iterator[Callable[[Moment], None]]:
+        """Yields what puts the cache into its state at a moment; when the block ends, the cache is as it is now.
+
+        ``changes`` are those that may not have happened. A step applies the objects that differ from those of the last.
+        """
+        objects = _by_object(changes)
+        now = {found[0].object_id: self.cache.observed(found[0].resource, found[0].key) for found in objects}
+        shown, displaced = dict(now), dict[ObjectID, Resource]()
+
+        def go_to(moment: Moment) -> None:
+            for found in objects:
+                object_id, resource = found[0].object_id, found[0].resource
+                obj, current = _state(found, moment), shown[object_id]
+                if obj is current or (obj is not None and current is not None and _alike(obj, current)):
+                    continue
+                displaced[object_id], shown[object_id] = resource, obj
+                self.cache.restore(resource, found[0].key, obj)
+
+        try:
+            yield go_to
+        finally:
+            for object_id, resource in displaced.items():
+                if shown[object_id] is not now[object_id]:
+                    self.cache.restore(resource, object_id[2], now[object_id])
+
+
+def _by_object(changes: Iterable[Change]) -> list[list[Change]]:
+    """The changes of each object."""
+    found: dict[ObjectID, list[Change]] = {}
+    for change in changes:
+        found.setdefault(change.object_id, []).append(change)
+    return list(found.values())
+
+
+def _state(changes: Sequence[Change], moment: Moment) -> Any:
+    """The state of the object of some changes at a moment.
+
+    A pod that the scheduler has not decided about yet is not on a node, whatever the watch has delivered since; one
+    that it has decided about is, even if the watch had delivered less by then.
+    """
+    obj, is_held = changes[0].old, False
+    for object_id, node_name in moment.assumed:
+        if object_id == changes[0].object_id:
+            pod = changes[-1].old
+            return replace(pod, spec=replace(pod.spec, node_name=node_name))
+    for change in changes:
+        if change.is_own:
+            if moment.has(change):
+                obj, is_held = change.new, False
+            else:
+                is_held = True
+        elif moment.has(change) and (change.is_deletion or not is_held):
+            obj = change.new
+    return obj
+
+
+def _alike(old: Any, new: Any) -> bool:
+    """Whether two states of an object differ in their resourceVersions at most."""
+    if old.metadata.resource_version == new.metadata.resource_version:
+        return bool(old == new)
+    version = new.metadata.resource_version
+    return bool(replace(old, metadata=replace(old.metadata, resource_version=version)) == new)
+
+
+def _matters(change: Change) -> bool:
+    """Whether a decision about another pod may depend on a change; it does not on most states of a running pod."""
+    old, new = change.old, change.new
+    return change.resource != PODS or old is None or new is None or _read(old) != _read(new)
+
+
+def _read(pod: Pod) -> tuple[Any, ...]:
+    """What decisions about other pods, and later ones about this one, read of a pod."""
+    meta, status = pod.metadata, pod.status
+    return (
+        pod.spec,
+        meta.labels,
+        meta.deletion_timestamp,
+        status.nominated_node_name,
+        status.start_time,
+        status.container_statuses,
+        status.resources,
+        status.resource_claim_statuses,
+        status.extended_resource_claim_status,
+    )

@@ -1,0 +1,182 @@
+"""The moments at which a scheduler may have made a decision, the most likely ones first.
+
+What is known for certain limits them. A pod that was bound before another one was created has been decided about first.
+Nothing that happened to a pod after the binding of the decision was known to it, because pods are watched in order. All
+else depends on delays: events of other kinds may have reached the scheduler earlier or later than this watch, events of
+pods earlier; and of pods that were pending at the same time each may have been decided about first, whatever the order
+of their bindings. The order of the queue is tried before others.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from kubestow.scheduling.events.resources import PODS
+from kubestow.shadow.history import Change, Moment, ObjectID
+
+MOST_MOMENTS = 600
+"""At most so many moments are tried for a decision."""
+
+#: Of the scheduler's own changes that are nearest to the decision, so many are tried in pairs.
+_PAIRED = 12
+Cut = tuple[int, tuple[tuple[str, int], ...]]
+
+
+class Moments:
+    """The moments of one decision.
+
+    ``changes`` are those around the decision in order, the ``decision`` among them, ``created`` the number of the
+    change that created each object, as far as it is known, and ``effects`` the numbers of changes that follow from it.
+    """
+
+    def __init__(
+        self,
+        decision: Change,
+        changes: Sequence[Change],
+        created: dict[ObjectID, int],
+        effects: Collection[int],
+    ) -> None:
+        self._decision, self.changes = decision, changes
+        self._effects = frozenset(effects)
+        self._arrival = created.get(decision.object_id, -1)
+        certain: set[int] = set()
+        #: The scheduler's own changes that it may have decided on before or after.
+        self.free: list[Change] = []
+        for change in changes:
+            if not change.is_own or change.number in self._effects:
+                continue
+            if change.number < self._arrival:
+                certain.add(change.number)
+            elif created.get(change.object_id, -1) < decision.number:
+                self.free.append(change)
+        self._certain = frozenset(certain)
+        self._created = created
+        self.plain = self._moment((decision.number, ()), self._before(decision.number))
+        """The state that this watch had delivered before the decision."""
+
+    def all(self, nodes: Collection[str]) -> Iterator[Moment]:
+        """Combinations of what was known of other changes and of own ones, both nearest first.
+
+        Own changes on some ``nodes`` come before those on others.
+        """
+        seen: set[Moment] = set()
+        cuts = list(itertools.islice(self._cuts(), MOST_MOMENTS))
+        own_sets = list(dict.fromkeys(itertools.islice(self._own_sets(nodes), MOST_MOMENTS)))
+        few = MOST_MOMENTS // 4
+        alone = [(cuts[0], own) for own in own_sets[:few]]
+        usual = [(cut, own) for cut in cuts[:few] for own in own_sets[:2]]
+        for cut, own in (*alone, *usual, *_diagonally(cuts, own_sets)):
+            if len(seen) >= MOST_MOMENTS:
+                return
+            moment = self._moment(cut, own)
+            if moment not in seen:
+                seen.add(moment)
+                yield moment
+
+    def without(self, moment: Moment, nodes: Collection[str], chosen: str) -> Moment:
+        """A moment at which fewer ``nodes`` were better than the chosen one.
+
+        Of the scheduler's own changes those on the nodes had been decided, and those on the chosen one had not.
+        """
+        own = set(moment.own)
+        own |= {change.number for change in self.free if change.node_name in nodes}
+        own -= {change.number for change in self.free if change.node_name == chosen}
+        return replace(moment, own=frozenset(own))
+
+    def with_gone(self, moment: Moment, nodes: Collection[str]) -> Moment:
+        """A moment at which ``nodes`` were taken by pods that were deleted before their bindings, if so many were."""
+        gone = [
+            change.object_id
+            for change in self.changes
+            if change.resource == PODS and change.is_deletion and not change.old.spec.node_name
+            if change.old.spec.scheduler_name == self._decision.old.spec.scheduler_name
+            if self._created.get(change.object_id, -1) < self._decision.number
+        ]
+        if len(gone) < len(nodes):
+            return moment
+        return replace(moment, assumed=tuple(zip(gone, sorted(nodes), strict=False)))
+
+    def in_queue_order(self) -> Moment:
+        """The state in which exactly the pods before this one in the queue had been decided about."""
+        return self._moment((self._decision.number, ()), self._queue_order())
+
+    def differences(self, moment: Moment) -> list[str]:
+        """In what a moment differs from the plain state, in words."""
+        found = []
+        for change in self.changes:
+            if moment.has(change) != self.plain.has(change):
+                known = "known" if moment.has(change) else "not known yet"
+                found.append(f"{change.text} was {known}")
+        for (_, _, (namespace, name)), node_name in moment.assumed:
+            found.append(f"Pod {namespace}/{name}, which was deleted, was assumed on {node_name}")
+        return found
+
+    # -- own changes -------------------------------------------------------------------------------------------------
+
+    def _before(self, number: int) -> frozenset[int]:
+        return self._certain | {change.number for change in self.free if change.number < number}
+
+    def _queue_order(self) -> frozenset[int]:
+        own_rank = _rank(self._decision, self._arrival)
+        ranks = ((change, _rank(change, self._created.get(change.object_id, -1))) for change in self.free)
+        return self._certain | {change.number for change, rank in ranks if rank < own_rank}
+
+    def _own_sets(self, nodes: Collection[str]) -> Iterator[frozenset[int]]:
+        plain = self._before(self._decision.number)
+        queue_order = self._queue_order()
+        yield from (plain, queue_order)
+        number = self._decision.number
+        nearest = sorted(self.free, key=lambda change: (change.node_name not in nodes, abs(change.number - number)))
+        numbers = [change.number for change in nearest]
+        for number in numbers:  # the decisions in the order of their bindings, some of which arrive late
+            yield self._before(number if number < self._decision.number else number + 1)
+        for number in numbers:
+            yield plain ^ {number}
+            yield queue_order ^ {number}
+        for pair in itertools.combinations(numbers[:_PAIRED], 2):
+            yield plain ^ set(pair)
+            yield queue_order ^ set(pair)
+
+    # -- changes by others ---------------------------------------------------------------------------------------------
+
+    def _cuts(self) -> Iterator[Cut]:
+        here = self._decision.number
+        others = [c for c in self.changes if not c.is_own and c.number not in self._effects and c is not self._decision]
+        yield here, ()
+        boundaries = _boundaries(others, here)
+        yield from ((number, ()) for number in boundaries)
+        plurals = list(dict.fromkeys(change.resource.plural for change in others))
+        if len(plurals) > 1:
+            for number in boundaries:
+                yield from ((here, ((plural, number),)) for plural in plurals)
+            for one, other in itertools.permutations(plurals, 2):
+                for pair in itertools.product(boundaries, repeat=2):
+                    yield here, ((one, pair[0]), (other, pair[1]))
+
+    def _moment(self, cut: Cut, own: frozenset[int]) -> Moment:
+        """The moment of a cut, in which pods are between their bounds: the pod existed, and was not decided about."""
+        number, upto = cut
+        pods = dict(upto).get(PODS.plural, number)
+        bounded = min(max(pods, self._arrival + 1), self._decision.number)
+        others = tuple(entry for entry in upto if entry[0] != PODS.plural)
+        return Moment(number, own, (*others, (PODS.plural, bounded)), self._effects | {self._decision.number})
+
+
+def _boundaries(changes: Iterable[Change], here: int) -> list[int]:
+    """The points before the earlier changes and behind the later ones, the nearest first."""
+    points = {change.number if change.number < here else change.number + 1 for change in changes}
+    return sorted(points, key=lambda number: abs(number - here))
+
+
+def _rank(change: Change, arrival: int) -> tuple[int, int]:
+    """The place of a pod in the queue: by priority, then by arrival."""
+    return -(change.old.spec.priority or 0), arrival
+
+
+def _diagonally(first: Sequence[Cut], second: Sequence[frozenset[int]]) -> Iterator[tuple[Cut, frozenset[int]]]:
+    """All pairs, those of which both are near the beginning first."""
+    for total in range(len(first) + len(second) - 1):
+        for place in range(max(0, total - len(second) + 1), min(total, len(first) - 1) + 1):
+            yield first[place], second[total - place]

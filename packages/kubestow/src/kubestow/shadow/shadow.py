@@ -1,0 +1,393 @@
+"""The shadow of a scheduler: it watches what that scheduler decides, and decides about each pod again.
+
+A pod that gets its node, a new message in the PodScheduled condition, and a nomination together with the pods that are
+evicted for it are decisions. Each is compared at once with the decision from the state that the watch has delivered. If
+they differ, or if evictions belong to it, it is looked at again a little later, when the watch has delivered what the
+scheduler may have known before: then it is decided from each state in which that scheduler may have been
+(:mod:`.moments`), and only if one of them yields the same result, the difference is *explained by a race*.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kubestow import config
+from kubestow.api.core import Pod, PodCondition
+from kubestow.api.meta import ObjectMeta
+from kubestow.api.resource import ResourceClaim
+from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.engine.explanation.node_tables import NodeComparison
+from kubestow.errors import InputError
+from kubestow.framework.profile import Registry
+from kubestow.scheduling.events.resources import PODS, watched
+from kubestow.scheduling.events.watch_cache import WatchCache
+from kubestow.scheduling.interfaces import Resource
+from kubestow.shadow.comparison import Comparison, DecisionComparer, ObservedDecision, Verdict
+from kubestow.shadow.history import Change, Moment, StateHistory
+from kubestow.shadow.moments import Moments
+
+SETTLING_SECONDS = 1.0
+"""So long after a decision, what the scheduler may have known before it has been delivered here."""
+RACE_SECONDS = 5.0
+"""A decision is based on a state that is not older than this."""
+
+#: At most so many decisions wait for being looked at again.
+_MOST_OPEN = 2000
+#: Steps towards a moment at which no node is better than the chosen one.
+_STEPS = 6
+#: Sets of victims that are tried for a nomination.
+_MOST_VICTIM_SETS = 8
+_PREEMPTED = "PreemptionByScheduler"
+_VOLUMES = (PersistentVolume, PersistentVolumeClaim, ResourceClaim)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedDecision:
+    """A decision of the scheduler beside the one made here; ``pod`` is namespace/name, ``time`` is in seconds.
+
+    ``race`` says what the scheduler must have known, or not have known yet, for the two to agree; it is empty if they
+    agree anyway, or never. ``reason`` says why they were not compared. ``nodes`` are the scheduler's node and the one
+    chosen here, side by side, if they differ. ``moments`` is how many states were tried.
+    """
+
+    pod: str
+    time: float
+    observed: ObservedDecision
+    verdict: Verdict
+    here: str
+    race: tuple[str, ...] = ()
+    reason: str = ""
+    nodes: NodeComparison | None = None
+    moments: int = 1
+
+    @property
+    def label(self) -> str:
+        """The verdict, as it is counted."""
+        return RACE if self.race else self.verdict.value
+
+    @property
+    def differs(self) -> bool:
+        """Whether the scheduler here would never have decided so."""
+        return not self.verdict.agrees and self.verdict is not Verdict.NOT_COMPARED
+
+
+RACE = "explained by a race"
+
+
+class ShadowCounts:
+    """How many decisions there were of each verdict, in all."""
+
+    def __init__(self) -> None:
+        self.by_label: Counter[str] = Counter()
+        self.compared = self.differing = 0
+
+    def add(self, found: ComparedDecision) -> None:
+        """Count a decision."""
+        self.by_label[found.label] += 1
+        self.compared += found.verdict is not Verdict.NOT_COMPARED
+        self.differing += found.differs
+
+    @property
+    def agreement(self) -> float:
+        """Of 100 compared decisions so many agree, those explained by a race included; 100 without any."""
+        return 100.0 * (self.compared - self.differing) / self.compared if self.compared else 100.0
+
+
+@dataclass(slots=True)
+class _Open:
+    """A decision that is to be looked at again."""
+
+    change: Change
+    observed: ObservedDecision
+
+
+class Shadow:
+    """Implements :class:`~kubestow.scheduling.interfaces.Subscriber`; it has to be subscribed to its ``resources``.
+
+    ``scheduler_names`` are those whose decisions are compared, by default all of the configuration; ``monotonic`` is
+    the time of events, in seconds; ``on_result`` is called with each compared decision. Raises ConfigurationError,
+    PluginError, and InputError for a name without a profile.
+    """
+
+    def __init__(
+        self,
+        configuration: config.KubeSchedulerConfiguration,
+        registry: Registry,
+        gates: config.FeatureGates,
+        *,
+        monotonic: Callable[[], float],
+        on_result: Callable[[ComparedDecision], None],
+        scheduler_names: Collection[str] = (),
+        pod_group_apis: Iterable[PodGroupAPI] = (),
+    ) -> None:
+        self._monotonic, self._on_result = monotonic, on_result
+        self.cache = WatchCache(pod_group_apis, gates=gates)
+        self._comparer = DecisionComparer(self.cache.cluster, configuration, registry, gates)
+        profiles = self._comparer.profiles
+        for name in scheduler_names:
+            if name not in profiles:
+                raise InputError("--scheduler-name", f"no profile {name}, the configuration has {', '.join(profiles)}")
+        self._names = frozenset(scheduler_names or profiles)
+        self._history = StateHistory(self.cache, self._names)
+        plugins = [plugin for profile in profiles.values() for plugin in profile.plugins]
+        self.resources = watched({kind for plugin in plugins for kind in plugin.watched_kinds()}, gates)
+        self.cache.expect(self.resources)
+        self._open: deque[_Open] = deque()
+        #: The recent evictions for other pods, and the nominations of these.
+        self._evictions: deque[Change] = deque(maxlen=_MOST_OPEN)
+        self._nominations: deque[Change] = deque(maxlen=_MOST_OPEN)
+
+    # -- the subscriber's interface ------------------------------------------------------------------------------------
+
+    def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
+        self._see(self._history.replace(resource, objects, self._monotonic()))
+
+    def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
+        self._see(self._history.apply(resource, event_type, obj, self._monotonic()))
+
+    def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
+        self.cache.unreadable(resource, metadata, problem)
+
+    # -- decisions -----------------------------------------------------------------------------------------------------
+
+    def _see(self, changes: Iterable[Change]) -> None:
+        """Compare the decisions among some changes, or note them down; none before everything has been listed."""
+        if not self.cache.synced:
+            return
+        for change in changes:
+            if change.resource != PODS or change.old is None or change.new is None:
+                continue
+            if _is_evicted(change.new) and not _is_evicted(change.old):
+                self._evictions.append(change)
+            observed = self._decision(change)
+            if observed is None:
+                continue
+            if (reason := self._reason_not_to_compare(change.old, observed)) is not None:
+                self._report(change, observed, Comparison(Verdict.NOT_COMPARED, ""), reason=reason)
+            elif observed.nominated:
+                self._nominations.append(change)
+                self._open.append(_Open(change, observed))
+            elif change.old.spec.volumes or change.old.spec.resource_claims:
+                self._open.append(_Open(change, observed))
+            elif (found := self._compare_now(change, observed)).verdict.agrees:
+                self._report(change, observed, found)
+            else:
+                self._open.append(_Open(change, observed))
+        while len(self._open) > _MOST_OPEN:
+            self._judge(self._open.popleft())
+
+    def _decision(self, change: Change) -> ObservedDecision | None:
+        """What the scheduler has decided with a change of a pod, if it has."""
+        old, new = change.old, change.new
+        if old.spec.node_name or old.spec.scheduler_name not in self._names:
+            return None
+        if new.spec.node_name:
+            return ObservedDecision(node=new.spec.node_name)
+        condition, before = _condition(new, "PodScheduled"), _condition(old, "PodScheduled")
+        if condition is None or condition.status != "False" or condition.reason == "SchedulingGated":
+            return None
+        nominated = new.status.nominated_node_name
+        if nominated and nominated != old.status.nominated_node_name:
+            return ObservedDecision(message=condition.message, nominated=nominated)
+        if before is not None and (before.reason, before.message) == (condition.reason, condition.message):
+            return None
+        return ObservedDecision(message=condition.message)
+
+    def _reason_not_to_compare(self, pod: Pod, observed: ObservedDecision) -> str | None:
+        profile = self._comparer.profiles[pod.spec.scheduler_name]
+        info = self.cache.cluster.shapes.info(pod)
+        if profile.runtime.plugins.gang_source is not None and any(self.cache.cluster.pod_groups.memberships(info)):
+            return "the pods of a group are decided about together"
+        return None
+
+    def _compare_now(self, change: Change, observed: ObservedDecision) -> Comparison:
+        """Compare with the decision from the state as it has been delivered up to a change."""
+        moment = Moment(change.number, frozenset(), (), frozenset({change.number}))
+        with self._history.travelling([change]) as go_to:
+            go_to(moment)
+            return self._comparer.compare(change.old, observed)
+
+    def judge(self, *, everything: bool = False) -> None:
+        """Look again at the decisions that are old enough, or at all that are left."""
+        due = self._monotonic() - SETTLING_SECONDS
+        while self._open and (everything or self._open[0].change.time <= due):
+            self._judge(self._open.popleft())
+
+    def _judge(self, opened: _Open) -> None:
+        """Compare with the decisions from all states in which the scheduler may have been."""
+        change, observed = opened.change, opened.observed
+        changes = self._history.since(change.time - RACE_SECONDS)
+        if change not in changes:  # one that other decisions do not depend on, such as a condition
+            changes = sorted((*changes, change), key=lambda other: other.number)
+        search = _Search(self._comparer, self._history, change, changes, self._preparations(change, changes))
+        effects = [frozenset[int]()]
+        if observed.nominated:
+            observed = self._with_victims(change, observed, changes)
+            effects = list(self._effects(observed, changes))
+        for each in effects:
+            if (found := search.run(observed, each)) is not None:
+                self._report(change, observed, found, race=search.race, moments=search.tried)
+                return
+        first = search.first or Comparison(Verdict.OTHER_OUTCOME, "the pod was not pending")
+        self._report(change, observed, first, nodes=search.nodes, moments=search.tried)
+
+    def _with_victims(self, change: Change, observed: ObservedDecision, changes: Sequence[Change]) -> ObservedDecision:
+        """A nomination with the pods that were evicted from the node at that time."""
+        since, priority, node = change.time - RACE_SECONDS, change.old.spec.priority or 0, observed.nominated
+        evicted = {
+            eviction.new.metadata.uid: f"{eviction.key[0]}/{eviction.key[1]}"
+            for eviction in self._evictions
+            if eviction.time >= since and eviction.new.spec.node_name == node
+            if (eviction.new.spec.priority or 0) < priority
+        }
+        gone = frozenset(
+            each.old.metadata.uid
+            for each in changes
+            if each.resource == PODS and each.is_deletion and each.old.spec.node_name == node
+            if each.number > change.number
+        )
+        shares_node = any(
+            each.time >= since and each.key != change.key and each.new.status.nominated_node_name == node
+            for each in self._nominations
+        )
+        return replace(observed, victims=evicted, gone=gone, shares_node=shares_node)
+
+    def _effects(self, observed: ObservedDecision, changes: Sequence[Change]) -> Iterator[frozenset[int]]:
+        """The numbers of the changes of victims from their evictions on: of all, or of some if the node is shared."""
+        first = {e.object_id: e.number for e in self._evictions if e.new.metadata.uid in observed.victims}
+        sets = itertools.chain.from_iterable(
+            itertools.combinations(first, count) for count in range(len(first), -1, -1)
+        )
+        for victims in itertools.islice(sets, _MOST_VICTIM_SETS if observed.shares_node else 1):
+            yield frozenset(c.number for c in changes if c.object_id in victims and c.number >= first[c.object_id])
+
+    def _preparations(self, change: Change, changes: Sequence[Change]) -> frozenset[int]:
+        """The numbers of the changes of the pod's volumes and claims while it was pending: PreBind makes them."""
+        info = self.cache.cluster.shapes.info(change.old)
+        claims = info.shape.family.claims
+        names = {*claims.names, *(f"{info.name}-{name}" for name in claims.ephemeral)}
+        names |= {status.resource_claim_name or "" for status in info.status.resource_claim_statuses}
+        found = set()
+        for each in changes:
+            if (
+                each.number > change.number
+                or each.old is None
+                or each.new is None
+                or each.resource.type not in _VOLUMES
+            ):
+                continue
+            obj = each.new
+            if isinstance(obj, PersistentVolume):
+                reference = obj.spec.claim_ref
+                is_mine = reference is not None and (reference.namespace, reference.name) in {
+                    (info.namespace, name) for name in names
+                }
+            else:
+                is_mine = obj.metadata.namespace == info.namespace and obj.metadata.name in names
+            if is_mine:
+                found.add(each.number)
+        return frozenset(found)
+
+    def _report(
+        self,
+        change: Change,
+        observed: ObservedDecision,
+        found: Comparison,
+        *,
+        race: tuple[str, ...] = (),
+        reason: str = "",
+        nodes: NodeComparison | None = None,
+        moments: int = 1,
+    ) -> None:
+        pod = f"{change.key[0]}/{change.key[1]}"
+        compared = ComparedDecision(pod, change.time, observed, found.verdict, found.here, race, reason, nodes, moments)
+        self._on_result(compared)
+
+
+class _Search:
+    """The search for a state from which the scheduler here decides as it was observed.
+
+    ``first`` is the result from the state that was delivered, ``nodes`` the two nodes in it; ``tried`` counts states,
+    ``race`` says in what the state differs that was found. ``prepared`` are changes that PreBind may have made.
+    """
+
+    def __init__(
+        self,
+        comparer: DecisionComparer,
+        history: StateHistory,
+        change: Change,
+        changes: Sequence[Change],
+        prepared: frozenset[int],
+    ) -> None:
+        self._comparer, self._history, self._change, self._changes = comparer, history, change, changes
+        self._created, self._prepared = history.created(), prepared
+        self.first: Comparison | None = None
+        self.nodes: NodeComparison | None = None
+        self.race: tuple[str, ...] = ()
+        self.tried = 0
+
+    def run(self, observed: ObservedDecision, effects: frozenset[int]) -> Comparison | None:
+        """The result that agrees; None if none does. ``effects`` are changes that follow from the decision."""
+        with self._history.travelling(self._changes) as go_to:
+            for prepared in dict.fromkeys((self._prepared, frozenset[int]())):
+                moments = Moments(self._change, self._changes, self._created, effects | prepared)
+                for moment in self._tried(moments, observed, go_to):
+                    go_to(moment)
+                    if (found := self._compare(observed)) is not None and found.verdict.agrees:
+                        self.race = tuple(moments.differences(moment))
+                        return found
+        return None
+
+    def _compare(self, observed: ObservedDecision) -> Comparison | None:
+        """Compare in the state that the cache is in; None if the pod is not pending in it."""
+        pod = self._pod()
+        if pod is None:
+            return None
+        self.tried += 1
+        found = self._comparer.compare(pod, observed, thoroughly=self.first is None)
+        if self.first is None:
+            self.first = found
+            if observed.node and not found.verdict.agrees:
+                self.nodes = self._comparer.side_by_side(pod, observed.node)
+        return found
+
+    def _pod(self) -> Pod | None:
+        pod: Pod | None = self._history.cache.observed(PODS, self._change.key)
+        if pod is None or pod.spec.node_name or pod.metadata.uid != self._change.old.metadata.uid:
+            return None
+        return pod
+
+    def _tried(self, moments: Moments, observed: ObservedDecision, go_to: Callable[[Moment], None]) -> Iterator[Moment]:
+        """The moments to try: the plain one and that of the queue's order, those to which they lead, all others."""
+        beginnings = (moments.plain, moments.in_queue_order())
+        yield from beginnings
+        nodes: set[str] = set()
+        for moment in beginnings if observed.node and moments.free else ():
+            for _ in range(_STEPS):
+                go_to(moment)
+                if (pod := self._pod()) is None:
+                    break
+                better = self._comparer.better_nodes(pod, observed.node)
+                nodes |= {*better, observed.node}
+                following = moments.without(moment, better, observed.node)
+                if following == moment:
+                    yield moments.with_gone(moment, better)
+                    break
+                moment = following
+                yield moment
+        yield from moments.all(nodes)
+
+
+def _condition(pod: Pod, kind: str) -> PodCondition | None:
+    return next((condition for condition in pod.status.conditions if condition.type == kind), None)
+
+
+def _is_evicted(pod: Pod) -> bool:
+    """Whether a pod has been chosen as a victim."""
+    condition = _condition(pod, "DisruptionTarget")
+    return condition is not None and condition.status == "True" and condition.reason == _PREEMPTED
