@@ -210,21 +210,22 @@ async def _serve(stack: AsyncExitStack, metrics: ShadowMetrics, serving: Serving
 
 def _read(path: Path, emulated_version: str, build: _Build) -> float:
     """Look at what a record contains; its length in seconds. Raises InputError, also for a damaged record."""
+    from kubestow.api.custom import CustomObject
     from kubestow.cli.inputs import parse_minor
     from kubestow.flight_record.exact_replay import recorded_minor
     from kubestow.flight_record.redecision import deliver, watched_resources
     from kubestow.flight_record.segment import Segment
-    from kubestow.plugins.registry import find_pod_group_apis
 
     segment = Segment(path)
     now = began = segment.header.monotonic
     minor = parse_minor(emulated_version) if emulated_version else recorded_minor(segment.header)
     shadow = build(minor, lambda: now)
-    recorded = watched_resources(segment, find_pod_group_apis())
+    kinds = [resource.type for resource in shadow.resources if issubclass(resource.type, CustomObject)]
+    recorded = watched_resources(segment, kinds)
     for resource in shadow.resources:
         if resource not in recorded:
             shadow.replace(resource, [])
-    for now in deliver(segment, shadow, find_pod_group_apis()):  # noqa: B007
+    for now in deliver(segment, shadow, kinds):  # noqa: B007
         shadow.judge()
     shadow.judge(everything=True)
     return now - began

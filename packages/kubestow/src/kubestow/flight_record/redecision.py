@@ -164,12 +164,12 @@ def watched_resources(segment: Segment, kinds: Iterable[type[CustomObject]] = ()
     return []
 
 
-def deliver(segment: Segment, subscriber: Subscriber, pod_group_apis: Iterable[PodGroupAPI] = ()) -> Iterator[float]:
+def deliver(segment: Segment, subscriber: Subscriber, kinds: Iterable[type[CustomObject]] = ()) -> Iterator[float]:
     """Deliver what the watches of a record have delivered; yields the time before each step, in seconds.
 
-    Resources that only a plugin knows are left out. Raises InputError where the file is damaged.
+    Custom resources that are not of the ``kinds`` are left out. Raises InputError where the file is damaged.
     """
-    resources = watched_resources(segment, pod_group_apis)
+    resources = watched_resources(segment, kinds)
     for entry in _entries(segment):
         if not isinstance(entry, Listed | Changed) or (resource := resources[entry.resource]) is None:
             continue
