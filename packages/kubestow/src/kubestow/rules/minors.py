@@ -641,8 +641,8 @@ class Behaviour(Enum):
     EVENT_LABELS_NAME_UNSCHEDULED_PODS = Rule(
         37,
         "labels of events in metrics",
-        "the resource of a pod without a node is UnscheduledPod, and TargetPod in hints about the pod itself",
-        "it is UnschedulablePod",
+        "additions and deletions of pods without a node begin with UnscheduledPod, their updates with TargetPod",
+        "all of them begin with UnschedulablePod",
     )
 
     PRE_BIND_PRE_FLIGHT_IS_MEASURED = Rule(
