@@ -43,7 +43,7 @@ class Jobs:
         self._are_units = are_units
         self._interval = random.choice((2.0, 4.0))  # seconds between two jobs
         self._started = 0
-        #: The tree that the next group may join: its name and priority.
+        #: The tree that the next group may join: its name and priority. Its pods have the first scheduler.
         self._tree: tuple[str, int] | None = None
 
     async def run(self) -> NoReturn:
@@ -117,7 +117,7 @@ class Jobs:
     ) -> list[Pod]:
         draw, names = self._random, self._scheduler_names
         same: dict[str, Any] = {"cpu": draw.choice(("100m", "1", "2")), "priority": draw.choice((0, 10, 100))} | fixed
-        scheduler = draw.choice(names)
+        scheduler = names[0] if in_tree else draw.choice(names)
         spec_part = draw.choice(self._spec_parts) if scheduler == names[0] and draw.random() < 0.3 else dict
         labels = {"app": "job", "job": job, "size": str(size), "needs": str(needs)}
         labels |= ({"together": "yes"} if in_one_zone else {}) | ({"tree": "yes"} if in_tree else {})
