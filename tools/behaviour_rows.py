@@ -4,7 +4,7 @@
 
 Each behaviour (:class:`kubestow.rules.minors.Behaviour`) is removed twice: it then holds in no minor version, or in all
 of them. Both times the tests that name it, or that use what names it in their file, have to fail. What survives is
-listed, and the exit status is 1. All rows take about half an hour, so this is not a part of ``make test``.
+listed, and the exit status is 1. All rows take about 15 minutes, so this is not a part of ``make test``.
 """
 
 from __future__ import annotations

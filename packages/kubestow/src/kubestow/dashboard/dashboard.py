@@ -10,7 +10,14 @@ from kubestow.dashboard.counterfactual_searches import CounterfactualSearches
 from kubestow.dashboard.details import PodDetails, node_details
 from kubestow.dashboard.event_stream import EventStream
 from kubestow.dashboard.queue_pages import QueuePages, QueueRows
-from kubestow.dashboard.sections import DecisionsSection, GangsSection, NodesSection, QueueSection, StreamSection
+from kubestow.dashboard.sections import (
+    DecisionsSection,
+    GangsSection,
+    NodesSection,
+    QueueSection,
+    StreamSection,
+    VersionSection,
+)
 from kubestow.observability.pod_states import PodStates
 from kubestow.observability.recent_attempts import RecentAttempts, RecentPreemptions
 from kubestow.scheduling.interfaces import Clock
@@ -35,11 +42,13 @@ class Dashboard:
         self._scheduler, self._attempts, self._preemptions, self._clock = scheduler, attempts, preemptions, clock
         self.pages = QueuePages(scheduler, self._queue_rows, clock)
         self.pods = PodDetails(scheduler, attempts, preemptions, clock)
+        self._minor = gates.minor
         self._searches = CounterfactualSearches(scheduler, configuration, gates, clock)
         self.stream = EventStream(self._sections, clock)
 
     def _sections(self) -> Sequence[StreamSection]:
         return (
+            VersionSection(self._minor),
             NodesSection(self._scheduler.cluster),
             QueueSection(self._scheduler, self._queue_rows()),
             DecisionsSection(self._attempts, self._clock),

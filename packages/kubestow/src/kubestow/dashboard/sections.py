@@ -1,4 +1,4 @@
-"""The parts of the stream: nodes, queue, decisions, gangs.
+"""The parts of the stream: version, nodes, queue, decisions, gangs.
 
 A section exists while there are viewers, and holds what they have been sent. The nodes are sent as a whole once, and
 afterwards only the rows that have changed.
@@ -23,6 +23,7 @@ from kubestow.dashboard.queue_pages import WAITING_ON_PERMIT, QueueRows, Reason,
 from kubestow.engine.explanation.plain_words import reasons_in
 from kubestow.errors import PluginError
 from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
+from kubestow.rules.minors import NOT_COMPARED, Minor
 from kubestow.rules.requests import CPU, MEMORY, PODS
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Result
@@ -58,6 +59,19 @@ class WholeSection(ABC):
     @abstractmethod
     def _read(self) -> dict[str, Any]:
         """The content as it is now, bounded."""
+
+
+class VersionSection(WholeSection):
+    """The minor version of Kubernetes that the scheduler decides as, with what has to be said of it."""
+
+    name = "version"
+
+    def __init__(self, minor: Minor) -> None:
+        super().__init__()
+        self._minor = minor
+
+    def _read(self) -> dict[str, Any]:
+        return {"emulated": str(self._minor), "caveat": "" if self._minor.is_compared else NOT_COMPARED}
 
 
 #: The label keys offered to group nodes by: at most so many, with at most so many values each.

@@ -80,8 +80,8 @@ class WatchCache(EventHandlers):
 class _NoQueue:
     """The scheduling queue of an extender: always empty."""
 
-    def add(self, info: PodInfo) -> None:
-        pass
+    def add(self, info: PodInfo) -> bool:
+        return False
 
     def update(self, old: PodInfo, new: PodInfo, events: Iterable[ClusterEvent]) -> None:
         pass

@@ -610,6 +610,13 @@ class Behaviour(Enum):
         "they wait for another event",
     )
 
+    NOMINATIONS_OF_GATED_PODS_COUNT = Rule(
+        37,
+        "nominated pods",
+        "the nomination of a new pod counts although a PreEnqueue plugin gates the pod",
+        "it counts once the pod is updated or no longer gated",
+    )
+
     DELETED_ASSUMED_PODS_ARE_FORGOTTEN = Rule(
         35,
         "assumed pods",
@@ -634,8 +641,8 @@ class Behaviour(Enum):
     EVENT_LABELS_NAME_UNSCHEDULED_PODS = Rule(
         37,
         "labels of events in metrics",
-        "the resource of a pod without a node is UnscheduledPod, and TargetPod in hints about the pod itself",
-        "it is UnschedulablePod",
+        "additions and deletions of pods without a node begin with UnscheduledPod, their updates with TargetPod",
+        "all of them begin with UnschedulablePod",
     )
 
     PRE_BIND_PRE_FLIGHT_IS_MEASURED = Rule(

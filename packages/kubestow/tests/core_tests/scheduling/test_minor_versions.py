@@ -177,6 +177,27 @@ def test_a_successful_preemption_is_told(minor: Minor, has_behaviour: bool) -> N
     in_virtual_time(scenario, node("n", cpu="4"), minor=minor)
 
 
+@around(Behaviour.NOMINATIONS_OF_GATED_PODS_COUNT)
+def test_the_nomination_of_a_gated_pod_counts_at_once_or_after_an_update(minor: Minor, has_behaviour: bool) -> None:
+    gates = {"schedulingGates": [{"name": "later"}]}
+    gated = [
+        pod("high", cpu="3", priority=100, nominated="n", spec=gates, labels=labels)
+        for labels in ({}, {"new": "label"})
+    ]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(gated[0])
+        await harness.settle()
+        harness.cluster.put(pod("low", cpu="3", priority=0))
+        await harness.settle()
+        assert bool(harness.node_of("low")) is not has_behaviour
+        harness.cluster.put(gated[1])
+        await harness.settle()
+        assert harness.scheduler.cluster.nomination("uid-default-high") == "n"
+
+    in_virtual_time(scenario, node("n", cpu="4"), minor=minor)
+
+
 class WaitsForLong(PermitPlugin):
     """Has pods of low priority wait."""
 

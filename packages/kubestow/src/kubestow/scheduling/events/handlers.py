@@ -22,6 +22,7 @@ from kubestow.cluster.changes.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidObject
 from kubestow.log_fields import fields
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.rules.pods import is_terminal
 from kubestow.rules.requests import without_invalid_quantities
 from kubestow.scheduling.events.cluster_events import (
@@ -48,8 +49,8 @@ Key = tuple[str, str]
 class PendingPods(Protocol):
     """The queue, as far as the handlers use it."""
 
-    def add(self, info: PodInfo) -> None:
-        """Queue a new pending pod."""
+    def add(self, info: PodInfo) -> bool:
+        """Queue a new pending pod. Returns whether a PreEnqueue plugin gates it."""
 
     def update(self, old: PodInfo, new: PodInfo, events: Iterable[ClusterEvent]) -> None:
         """Update a pending pod; ``events`` name what changed about it."""
@@ -114,10 +115,12 @@ class EventHandlers:
         watched: Collection[Resource],
         listener: WatchListener,
         duration_clock: Callable[[], float] = lambda: 0.0,
+        minor: Minor = DEFAULT_MINOR,
     ) -> None:
         self._cluster, self._pods, self._queue = cluster, pods, queue
         self._scheduler_names = scheduler_names
         self._listener, self._now = listener, duration_clock
+        self._counts_nominations_of_gated_pods = minor.has(Behaviour.NOMINATIONS_OF_GATED_PODS_COUNT)
         #: The cluster events raised by the object being handled.
         self._raised: list[ClusterEvent] = []
         self._unlisted: set[tuple[str, str, type]] = set()
@@ -255,7 +258,7 @@ class EventHandlers:
         if info.spec.node_name:
             return [*steps, partial(self._cluster.put_pod, info)]
         if info.spec.scheduler_name in self._scheduler_names:
-            return [*steps, partial(self._update_nomination, None, info), partial(self._queue.add, info)]
+            return [*steps, partial(self._update_nomination, None, info), partial(self._enqueue, info)]
         return steps
 
     def _drop_undecodable(self, resource: Resource, listed: Collection[Key]) -> None:
@@ -393,13 +396,17 @@ class EventHandlers:
         self._update_nomination(old, info)
         if old is None:
             self._raised.append(UNSCHEDULABLE_POD_ADD)
-            self._queue.add(info)
+            self._enqueue(info)
         else:
             events = pod_events(old, info)
             self._raised += events
             self._queue.update(old, info, events)
             if old.status.nominated_node_name != info.status.nominated_node_name:
                 self._requeue_for_freed_nomination(old, old.status.nominated_node_name)
+
+    def _enqueue(self, info: PodInfo) -> None:
+        if self._queue.add(info) and not self._counts_nominations_of_gated_pods:
+            self._cluster.drop_nomination(info.uid)
 
     def _update_nomination(self, old: PodInfo | None, info: PodInfo) -> None:
         """The status decides; without a nomination there, one in memory stays, for the new pod (semantics 6.6)."""

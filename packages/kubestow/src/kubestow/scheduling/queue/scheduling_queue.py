@@ -100,12 +100,17 @@ class SchedulingQueue:
 
     # -- pods from the watch -----------------------------------------------------------------------------------------
 
-    def add(self, info: PodInfo) -> None:
-        """Queue a new pending pod; without effect if it is queued or in flight, or another scheduler's."""
-        is_known = info.uid in self.pods or info.uid in self.in_flight
-        if not is_known and info.spec.scheduler_name in self._profiles:
-            now = self._clock.monotonic()
-            self.gating.enqueue(QueuedPod(info, now), UNSCHEDULABLE_POD_ADD.label, now)
+    def add(self, info: PodInfo) -> bool:
+        """Queue a new pending pod; without effect if it is queued or in flight, or another scheduler's.
+
+        Returns whether it is new and gated.
+        """
+        if info.uid in self.pods or info.uid in self.in_flight or info.spec.scheduler_name not in self._profiles:
+            return False
+        now = self._clock.monotonic()
+        queued = QueuedPod(info, now)
+        self.gating.enqueue(queued, UNSCHEDULABLE_POD_ADD.label, now)
+        return bool(queued.gated_by)
 
     def update(self, old: PodInfo, new: PodInfo, events: Iterable[ClusterEvent]) -> None:
         """Update a pending pod; ``events`` name what changed about it (semantics 6.6)."""

@@ -251,6 +251,7 @@ class Scheduler:
             self.queue,
             scheduler_names=self.profiles.keys(),
             watched=self._watched,
+            minor=gates.minor,
             listener=(_SchedulerWatchListener if forgets_deleted_pods else _ListenerThatKeepsDeletedPods)(
                 state,
                 waiting_pods=self.waiting_pods,

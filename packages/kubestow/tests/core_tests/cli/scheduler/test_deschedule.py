@@ -168,7 +168,7 @@ def test_a_mistake_in_the_flags_is_one_line(
 def test_gates_are_checked_in_the_version_of_the_server_when_that_is_known() -> None:
     options = SchedulerInput(None, (), "CSIMigrationPortworx=true", "").read_for_server()
     assert options.gates.emulating(Minor(33)).enabled("CSIMigrationPortworx")
-    with pytest.raises(InputError, match="CSIMigrationPortworx, removed in 1.36"):
+    with pytest.raises(InputError, match=r"CSIMigrationPortworx, removed in 1\.36"):
         options.gates.emulating(Minor(36))
     with pytest.raises(InputError, match="unrecognized feature gate: Nonsense"):
         SchedulerInput(None, (), "Nonsense=true", "").read_for_server()

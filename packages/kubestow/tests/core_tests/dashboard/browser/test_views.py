@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from core_tests.dashboard.browser.conftest import Cluster
+from kubestow.rules.minors import DEFAULT_MINOR
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -67,6 +68,11 @@ def test_everything_comes_from_the_server(page: Page, cluster: Cluster) -> None:
     for view in VIEWS:
         open_view(page, cluster, view)
     assert hosts == {urlsplit(cluster.url).netloc}
+
+
+def test_the_header_names_the_minor_version(page: Page, cluster: Cluster) -> None:
+    open_view(page, cluster, "cluster")
+    page.locator("header").get_by_text(f"Kubernetes {DEFAULT_MINOR}").wait_for()
 
 
 def test_the_arrow_keys_choose_a_node_whose_pods_are_listed(page: Page, cluster: Cluster) -> None:

@@ -146,7 +146,9 @@ def test_a_gang_plugin_that_fails_does_not_stop_the_scheduler(at: str) -> None:
 
 def test_a_gang_bound_elsewhere_releases_its_nominations_and_requeues_pods() -> None:
     async def scenario(harness: SchedulerHarness) -> None:
-        harness.cluster.put(member("train-0", "train", cpu="3", priority=100, nominated="n"))
+        for nominated in ("", "n"):  # the nomination of a new pod that is gated would not count
+            harness.cluster.put(member("train-0", "train", cpu="3", priority=100, nominated=nominated))
+            await harness.settle()
         harness.cluster.put(pod("small", cpu="2", node_selector={"small": "yes"}))
         await harness.advance(1)
         assert not harness.node_of("small")
