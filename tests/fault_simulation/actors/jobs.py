@@ -1,7 +1,8 @@
 """A simulated job controller, which creates gangs.
 
 Groups are of any of the three APIs; some of Kubernetes' own have a topology constraint on the zone. Labels that no
-scheduler reads record the job of a pod, its size, its minCount (``needs``) and its constraint (``together``).
+scheduler reads record the job of a pod, its size, its minCount (``needs``), its constraint (``together``) and
+whether it is in a tree of groups (``tree``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any, NoReturn
 
 from contrib_tests.pod_groups import APIS, group
 from kubestow.api.core import Pod
+from kubestow.api.meta import convert
+from kubestow.api.scheduling import CompositePodGroup
 from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI
 from kubestow.scheduling.events.resources import resource_of
 from kubestow.testing import pod
@@ -40,6 +43,8 @@ class Jobs:
         self._are_units = are_units
         self._interval = random.choice((2.0, 4.0))  # seconds between two jobs
         self._started = 0
+        #: The tree that the next group may join: its name and priority. Its pods have the first scheduler.
+        self._tree: tuple[str, int] | None = None
 
     async def run(self) -> NoReturn:
         """Run until cancelled."""
@@ -56,15 +61,40 @@ class Jobs:
         name, size = f"job-{self._started}", draw.randint(2, 5)
         needs, timeout, api = draw.randint(1, size), draw.choice((1, 60)), draw.choice(APIS)
         options = self._group_options() if api is KUBERNETES else {}
+        objects: list[Any] = []
+        if options and self._are_units and draw.random() < 0.4:
+            objects += self._join_tree(name, options)
         same = {"priority": options["priority"]} if options and self._are_units else {}
-        pods = self._pods(name, size, needs=needs, api=api, in_one_zone="schedulingConstraints" in options, **same)
-        objects = [group(name, needs, api=api, timeout=timeout, **options), *pods]
+        in_tree = "parentCompositePodGroupName" in options
+        pods = self._pods(
+            name, size, needs=needs, api=api, in_one_zone="schedulingConstraints" in options, in_tree=in_tree, **same
+        )
+        objects += [group(name, needs, api=api, timeout=timeout, **options), *pods]
         if draw.random() < 0.3:
             draw.shuffle(objects)
         for obj in objects:
             self._server.put(obj)
             if draw.random() < 0.3:
                 await asyncio.sleep(draw.uniform(0.0, 0.5))
+
+    def _join_tree(self, name: str, options: dict[str, Any]) -> list[CompositePodGroup]:
+        """Put a group into the tree of the one before it, or into a new one, which is returned."""
+        draw = self._random
+        if self._tree is not None and draw.random() < 0.6:
+            options["parentCompositePodGroupName"], options["priority"] = self._tree
+            self._tree = None
+            return []
+        tree = f"tree-of-{name}"
+        self._tree = tree, options["priority"]
+        options["parentCompositePodGroupName"] = tree
+        spec = {
+            "schedulingPolicy": {"gang": {"minGroupCount": draw.choice((1, 1, 2))}},
+            "priority": options["priority"],
+            "disruptionMode": draw.choice(({"single": {}}, {"all": {}})),
+        }
+        return [
+            convert(CompositePodGroup, {"metadata": {"name": tree, "namespace": "default", "uid": tree}, "spec": spec})
+        ]
 
     def _group_options(self) -> dict[str, Any]:
         """Random optional fields of a PodGroup."""
@@ -82,13 +112,15 @@ class Jobs:
         await asyncio.sleep(self._random.uniform(0.0, 2.0))
         self._server.put(chosen)
 
-    def _pods(self, job: str, size: int, *, needs: int, api: PodGroupAPI, in_one_zone: bool, **fixed: Any) -> list[Pod]:
+    def _pods(
+        self, job: str, size: int, *, needs: int, api: PodGroupAPI, in_one_zone: bool, in_tree: bool, **fixed: Any
+    ) -> list[Pod]:
         draw, names = self._random, self._scheduler_names
         same: dict[str, Any] = {"cpu": draw.choice(("100m", "1", "2")), "priority": draw.choice((0, 10, 100))} | fixed
-        scheduler = draw.choice(names)
+        scheduler = names[0] if in_tree else draw.choice(names)
         spec_part = draw.choice(self._spec_parts) if scheduler == names[0] and draw.random() < 0.3 else dict
         labels = {"app": "job", "job": job, "size": str(size), "needs": str(needs)}
-        labels |= {"together": "yes"} if in_one_zone else {}
+        labels |= ({"together": "yes"} if in_one_zone else {}) | ({"tree": "yes"} if in_tree else {})
         spec: dict[str, Any] = {}
         annotations = {}
         if api is KUBERNETES:

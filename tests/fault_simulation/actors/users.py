@@ -214,7 +214,9 @@ class Users:
 
     def change_priority(self) -> None:
         if (chosen := self._some_pod(lambda pod: not pod.spec.node_name)) is not None:
-            self._server.put(with_spec(chosen, priority=self._random.choice((0, 10, 100))))
+            priority = self._random.choice((0, 10, 100))
+            if chosen.spec.scheduling_group is None:  # since 1.37 the pods of a group have its priority
+                self._server.put(with_spec(chosen, priority=priority))
 
     def add_toleration(self) -> None:
         if (chosen := self._some_pod(lambda pod: not pod.spec.node_name)) is not None:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from kubestow.api.core import Node, Pod
+from kubestow.api.scheduling import CompositePodGroup
 from kubestow.engine.cluster_api.object_writes import merge_patched
 from kubestow.errors import APIError
 from kubestow.plugins.registry import find_pod_group_apis
@@ -26,7 +27,7 @@ Key = tuple[str, str]
 T = TypeVar("T")
 
 #: All resources that a scheduler may watch.
-SERVED = with_custom(api.kind for api in find_pod_group_apis())
+SERVED = with_custom([*(api.kind for api in find_pod_group_apis()), CompositePodGroup])
 
 
 @dataclass(frozen=True, slots=True)

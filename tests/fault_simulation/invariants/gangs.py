@@ -58,7 +58,7 @@ def waits_for_gang(server: SimulatedServer, pod: Pod) -> bool:
     """Whether a pod cannot be scheduled by itself: its gang has fewer than minCount bound members, or a constraint."""
     if "job" not in pod.metadata.labels:
         return False
-    if "together" in pod.metadata.labels:
+    if not {"together", "tree"}.isdisjoint(pod.metadata.labels):
         return True
     members = _jobs(server).get(pod.metadata.labels["job"], [])
     if any(member.spec.scheduling_gates for member in members):  # since 1.37 they gate the others
@@ -76,7 +76,8 @@ def unscheduled_gangs(server: SimulatedServer, scheduler_names: Sequence[str]) -
         needed = _min_count(members[0]) - (len(members) - len(pending))
         if any(pod.spec.volumes or pod.spec.resource_claims or "together" in pod.metadata.labels for pod in members):
             continue
-        if any(pod.spec.scheduling_gates for pod in members):  # since 1.37 they gate the others
+        # Since 1.37 gated pods gate the others, and a tree may need another group.
+        if any(pod.spec.scheduling_gates or "tree" in pod.metadata.labels for pod in members):
             continue
         if pending and needed > 0 and len(_placed_one_by_one(server, pending)) >= needed:
             yield f"{job} is pending, and {needed} of its pods fit"

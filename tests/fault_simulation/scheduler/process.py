@@ -48,7 +48,7 @@ from tests.fault_simulation.scheduler.stalls import ElectionBeside, stalling_plu
 #: Those of gangs, with topologies and preemption.
 _GATES = GATES | dict.fromkeys(("TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"), True)
 #: The same in v1.37.
-_GATES_OF_UNITS = dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling"), True)
+_GATES_OF_UNITS = dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling", "CompositePodGroup"), True)
 #: Longest time of a graceful shutdown in seconds, which includes requests in flight.
 _GRACE_PERIOD = 30.0
 

@@ -78,10 +78,10 @@ class MemberPlacement:
     async def place(self, members: Sequence[QueuedPod], scope: Scope = WHOLE_CLUSTER, *, needed: int = 0) -> None:
         """Place as many of the members as possible. Suspends only while extenders are awaited.
 
-        It stops at an error, and as soon as fewer than ``needed`` can still be placed.
+        With ``needed`` it stops at an error, and as soon as fewer of them can be placed.
         """
         self._failed_kinds.clear()
-        placeable = len(self.placed) + len(members)
+        placeable = len(members)
         for queued in members:
             placed = len(self.placed)
             await self._place(queued, scope)

@@ -123,6 +123,7 @@ class PodGroupPlacer(GangPlacer):
         """Place the members of a group, or of a tree of groups. Raises PluginError."""
         if not attempt.gang.children or not isinstance(attempt, PodGroupAttempt):
             return await super().place(attempt)
+        attempt.placement_count = 0  # the events of the generator of placements may help, too
         members = self._new_placement(attempt, self._cycle.decide)
         tree = _TreePlacer(attempt, members, self._cluster, self._random, attempt.reasons)
         if await tree.place(attempt.gang, None):
@@ -286,7 +287,8 @@ class PodGroupPreemption(GangPreemption):
 
     async def preempt(self, attempt: GangAttempt) -> bool:
         """Start a preemption with which the group fits; False if there is none, with the reason in the attempt."""
-        if not attempt.preempts_as_a_whole:  # no plugin
+        has_error = any(failure.status.code is Code.ERROR for failure in attempt.failures)
+        if has_error or not attempt.preempts_as_a_whole:  # or there is no plugin
             return False
         attempt.keeps_nominations = False
         infos = [queued.info for queued in attempt.pods]
