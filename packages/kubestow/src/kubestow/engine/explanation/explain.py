@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from kubestow import gc_tuning
 from kubestow.api.core import Pod
+from kubestow.api.resource import ResourceClaim
+from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.explanation.counterfactuals import Counterfactual, CounterfactualSearch
 from kubestow.engine.explanation.evaluated_nodes import evaluate_nodes
@@ -98,7 +100,8 @@ def _explain(scheduler: OfflineScheduler, found: Pod, target: str | None, counte
     fits = evaluated.feasible.any() if target is None else evaluated.feasible[evaluated.positions[target]]
     searched = counterfactuals and not (fits and gate.ok)
     if searched:
-        search = CounterfactualSearch(scheduler, profile, info, evaluated, target=target)
+        preempts = target is None and isinstance(decision, Unschedulable) and _preemption(decision) is None
+        search = CounterfactualSearch(scheduler, profile, info, evaluated, target=target, may_preempt=preempts)
         changes = search.run(feasibility)
         if isinstance(decision, Unschedulable) and target is None:
             changes = (*search.budgets(decision), *changes)
@@ -114,6 +117,7 @@ def _explain(scheduler: OfflineScheduler, found: Pod, target: str | None, counte
         counterfactuals=tuple(sorted(changes, key=lambda found: found.change.size)),
         target=target,
         searched=searched,
+        missing=tuple(_missing(scheduler, info)) if searched else (),
         remarks=tuple(_remarks(scheduler, found)),
     )
 
@@ -142,6 +146,23 @@ def reported(pod: Pod, computed: str = "") -> str:
         return ""
     failed = " after an error" if condition.reason == _SCHEDULER_ERROR else ""
     return f"the scheduler's last message{failed}: {condition.message}"
+
+
+def _missing(scheduler: OfflineScheduler, info: PodInfo) -> Iterator[str]:
+    """What the pod names and the cluster does not have: claims, and resources that no node has."""
+    cache = scheduler.cache
+    for volume in info.spec.volumes:
+        source = volume.persistent_volume_claim
+        if source is not None and cache.catalog(PersistentVolumeClaim).get(info.namespace, source.claim_name) is None:
+            yield f"the PersistentVolumeClaim {info.namespace}/{source.claim_name} would have to exist"
+    for claim in info.spec.resource_claims:
+        name = claim.resource_claim_name
+        if name is not None and cache.catalog(ResourceClaim).get(info.namespace, name) is None:
+            yield f"the ResourceClaim {info.namespace}/{name} would have to exist"
+    nodes = cache.all_nodes()
+    for resource, amount in info.shape.requests.items():
+        if amount > 0 and len(nodes) and not nodes.allocatable(resource).any():
+            yield f"a node with {resource} would have to exist: no node has any"
 
 
 def _preemption(decision: Decision) -> Preemption | None:
