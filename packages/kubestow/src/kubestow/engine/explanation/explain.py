@@ -11,11 +11,19 @@ from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.explanation.changes import amount_text
 from kubestow.engine.explanation.counterfactuals import Counterfactual, CounterfactualSearch
 from kubestow.engine.explanation.evaluated_nodes import evaluate_nodes
 from kubestow.engine.explanation.explanation import Explanation, Preemption
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, find_pod, similar, unbound
+from kubestow.engine.pipeline.offline_scheduler import (
+    OfflineScheduler,
+    SchedulerOptions,
+    extenders_text,
+    find_pod,
+    similar,
+    unbound,
+)
 from kubestow.errors import InputError, KubestowError
 from kubestow.scheduling.decision.result import Decision, Unschedulable
 
@@ -117,7 +125,7 @@ def _explain(scheduler: OfflineScheduler, found: Pod, target: str | None, counte
         counterfactuals=tuple(sorted(changes, key=lambda found: found.change.size)),
         target=target,
         searched=searched,
-        missing=tuple(_missing(scheduler, info)) if searched else (),
+        missing=() if fits else tuple(_missing(scheduler, info)),
         remarks=tuple(_remarks(scheduler, found)),
     )
 
@@ -149,7 +157,7 @@ def reported(pod: Pod, computed: str = "") -> str:
 
 
 def _missing(scheduler: OfflineScheduler, info: PodInfo) -> Iterator[str]:
-    """What the pod names and the cluster does not have: claims, and resources that no node has."""
+    """What the pod needs and the cluster does not have: claims, and nodes with so much of a resource."""
     cache = scheduler.cache
     for volume in info.spec.volumes:
         source = volume.persistent_volume_claim
@@ -161,8 +169,10 @@ def _missing(scheduler: OfflineScheduler, info: PodInfo) -> Iterator[str]:
             yield f"the ResourceClaim {info.namespace}/{name} would have to exist"
     nodes = cache.all_nodes()
     for resource, amount in info.shape.requests.items():
-        if amount > 0 and len(nodes) and not nodes.allocatable(resource).any():
-            yield f"a node with {resource} would have to exist: no node has any"
+        largest = int(nodes.allocatable(resource).max(initial=0))
+        if len(nodes) and amount > largest:
+            has = amount_text(resource, largest) if largest else "none"
+            yield f"the pod requests {amount_text(resource, amount)} {resource}, the largest node has {has}"
 
 
 def _preemption(decision: Decision) -> Preemption | None:
@@ -176,7 +186,7 @@ def _preemption(decision: Decision) -> Preemption | None:
 def _remarks(scheduler: OfflineScheduler, pod: Pod) -> Sequence[str]:
     remarks = list(scheduler.absent)
     if scheduler.extenders:
-        remarks.append(f"{scheduler.extenders} extenders of the configuration were not called")
+        remarks.append(extenders_text(scheduler.extenders))
     if scheduler.profile(pod).samples_nodes:
         remarks.append("the profile scores a sample of the feasible nodes only; here all of them are scored")
     if pod.status.nominated_node_name and not pod.spec.node_name:

@@ -46,8 +46,8 @@ class Explanation(Displayed):
     what the scheduler writes into the PodScheduled condition, empty if a node is feasible. ``reported`` is what the pod
     itself says about its scheduling where that differs. ``gate`` says why the pod
     does not even enter the active queue. ``target`` is the node that the counterfactuals are for, None for any;
-    ``searched`` says whether they were searched for, which is needless for a pod that fits. ``missing`` says what would
-    have to exist, such as a claim of the pod.
+    ``searched`` says whether they were searched for, which is needless for a pod that fits. ``missing`` says what the
+    cluster does not have, such as a claim of the pod or a node of its size.
     """
 
     pod: str
@@ -129,11 +129,17 @@ class Explanation(Displayed):
             tied = f", as {evaluated.tied:,} nodes have; the scheduler chooses one at random"
             lines.append(f"the best is {best.node} with a total of {best.total}{'' if evaluated.tied == 1 else tied}")
         elif self.message:
-            lines.append(self.message)
+            lines += [*self.missing, *self._plain(), self.message]
         if (found := self.preemption) is not None:
             against = f", {found.violations} of them against a disruption budget" if found.violations else ""
             lines.append(f"preemption on {found.node} would evict {', '.join(found.victims)}{against}")
         return lines
+
+    def _plain(self) -> Iterator[str]:
+        """The reasons in plain words, where these say more than the scheduler's message."""
+        reasons = self.waits_for()
+        if not self.gate and not all(reason in self.message for reason in reasons):
+            yield reasons_text([reasons])
 
     def _own_node_text(self) -> str:
         own = self.own_node()
@@ -163,10 +169,9 @@ class Explanation(Displayed):
             lines.append(f"  {number_of_nodes(len(group.nodes))}: {'; '.join(map(reason_text, group.rejections))}")
         if len(groups) > _FEW_GROUPS:
             lines.append(f"  {sum(len(group.nodes) for group in groups[_FEW_GROUPS:]):,} more nodes")
-        lines += self.missing
         if self.counterfactuals:
             lines.append(f"smallest change: {self.counterfactuals[0].text}")
-        elif self.searched and not self.missing:
+        elif self.searched:
             lines.append(self._none_found())
         return lines
 
@@ -217,15 +222,13 @@ class Explanation(Displayed):
         yield from self._what_would_help()
 
     def _what_would_help(self) -> Iterator[Block]:
-        if self.missing:
-            yield from (Paragraph(""), Paragraph("\n".join(self.missing)))
         if self.counterfactuals:
             where = f" on {self.target}" if self.target else ""
             table = Table("", f"the pod would fit{where} with one of these changes, each verified", right=())
             for number, counterfactual in enumerate(self.counterfactuals, 1):
                 table.add(str(number), counterfactual.text)
             yield from (Paragraph(""), table)
-        elif self.searched and not self.missing:
+        elif self.searched:
             yield from (Paragraph(""), Paragraph(self._none_found()))
 
 

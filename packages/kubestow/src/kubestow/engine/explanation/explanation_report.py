@@ -38,8 +38,6 @@ def explanation_report(found: Explanation) -> str:
 
 def _counterfactuals(found: Explanation) -> list[Block]:
     where = f" on {found.target}" if found.target else ""
-    if not found.counterfactuals and found.missing:
-        return [Items(list(found.missing))]
     if not found.counterfactuals:
         return [Paragraph(f"No small change was found with which the pod fits{where or ' on any node'}.")]
     note = f"The pod would fit{where} with one of these changes, each verified:"

@@ -279,11 +279,17 @@ def test_a_change_after_which_the_pod_preempts_is_enough() -> None:
     assert "drop disk=ssd from the node selector: preempts default/low on a" in texts
 
 
-def test_what_would_have_to_exist_is_said_where_no_change_helps() -> None:
+def test_what_the_cluster_does_not_have_is_said_in_plain_words_before_the_message() -> None:
     nodes = [builders.node("a", cpu="4")]
-    explained = explain(ClusterObjects.of(nodes, [builders.pod("probe", requests={"example.com/gpu": "1"})]), "probe")
-    assert explained.missing == ("a node with example.com/gpu would have to exist: no node has any",)
-    assert explained.missing[0] in explained.summary()
+    probe = builders.pod("probe", requests={"example.com/gpu": "16", "cpu": "8"})
+    explained = explain(ClusterObjects.of(nodes, [probe]), "probe")
+    assert set(explained.missing) == {
+        "the pod requests 16 example.com/gpu, the largest node has none",
+        "the pod requests 8 cpu, the largest node has 4",
+    }
+    plain = "1 node: the node is too small for the pod"
+    assert explained.headline()[1:4] == [*explained.missing, plain]
+    assert explained.headline()[4] == explained.message
 
 
 def test_the_summary_says_that_no_small_change_was_found() -> None:
