@@ -99,16 +99,16 @@ def publish_client_ca(registry: Registry, client_ca: str) -> None:
 def create_nodes(registry: Registry, count: int) -> None:
     """Create ``node-0`` to ``node-{count - 1}``: 32 CPUs, 128 GiB and 110 pods each, spread over three zones.
 
-    Numbers are zero-padded to one width. A number is skipped if a node has it, with any padding.
+    Numbers are not padded, so that a node is named alike in a cluster of any size. A number is skipped if a node has
+    it, with any padding.
     """
     existing = registry.store.collection("nodes").snapshot()
     taken = {int(match[1]) for stored in existing if (match := _NODE_NAME.fullmatch(stored.name))}
-    width = len(str(max(count - 1, 0)))
     capacity = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", "pods": "110"}
     for number in range(count):
         if number in taken:
             continue
-        name = f"node-{number:0{width}d}"
+        name = f"node-{number}"
         labels = {
             "kubernetes.io/arch": "amd64",
             "kubernetes.io/hostname": name,

@@ -83,7 +83,7 @@ def test_pending_pods_of_the_cluster_are_scheduled_too(tmp_path: Path) -> None:
 def test_gated_pods_say_what_gates_them(tmp_path: Path) -> None:
     within = cluster(tmp_path, node("a"))
     result = run(within, arrivals(tmp_path, pod("p", schedulingGates=[{"name": "x"}]), within=within))
-    assert by_name(result)["p"].message == "gated by SchedulingGates: waiting for scheduling gates: [g]"
+    assert by_name(result)["p"].message == "gated by SchedulingGates: waiting for scheduling gates: [x]"
 
 
 def test_a_seed_gives_the_same_result_and_other_seeds_others(tmp_path: Path) -> None:

@@ -136,7 +136,8 @@ class PodName:
     @property
     def key(self) -> tuple[str, str]:
         """Namespace and name. Raises UsageError for two different namespaces."""
-        namespace, _, name = self.name.rpartition("/")
+        given = self.name.removeprefix("pod/").removeprefix("pods/")  # as kubectl prints and takes it
+        namespace, _, name = given.rpartition("/")
         if namespace and self.namespace and namespace != self.namespace:
             raise click.UsageError(f"the namespace is {namespace} in {self.name}, and {self.namespace} in --namespace")
         return namespace or self.namespace or _DEFAULT_NAMESPACE, name

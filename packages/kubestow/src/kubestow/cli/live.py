@@ -124,6 +124,8 @@ async def _scheduler_report(transport: Transport, namespace: str, name: str) -> 
 
 
 def _report_text(report: dict[str, Any]) -> str:
+    from kubestow.engine.explanation.plain_words import number_of_nodes
+
     lines = [f"{report.get('pod', '')}: {report['summary']}"]
     queue = report.get("queue", {})
     lines += [f"{plugin} waits for {', '.join(events)}" for plugin, events in queue.get("requeueEvents", {}).items()]
@@ -131,7 +133,7 @@ def _report_text(report: dict[str, Any]) -> str:
         return "\n".join([*lines, "", *report["explanation"]["summary"]])
     now = report.get("now", {})
     if "feasible" in now:
-        lines.append(f"now it fits on {now['feasible']:,} of {now['nodes']:,} nodes")
+        lines.append(f"now it fits on {now['feasible']:,} of {number_of_nodes(now['nodes'])}")
     if now.get("message"):
         lines.append(f"now: {now['message']}")
     return "\n".join(lines)

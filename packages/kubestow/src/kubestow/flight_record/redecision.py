@@ -23,7 +23,7 @@ from kubestow.api.meta import ObjectMeta
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
-from kubestow.engine.pipeline.offline_scheduler import custom_kinds
+from kubestow.engine.pipeline.offline_scheduler import custom_kinds, extenders_text
 from kubestow.errors import InputError
 from kubestow.flight_record.entries import Answered, Called, Changed, Entry, Listed
 from kubestow.flight_record.exact_replay import recorded_random
@@ -279,7 +279,7 @@ class _Run:
         await asyncio.gather(running, return_exceptions=True)
         remarks = []
         if self._configuration.extenders:
-            remarks.append(f"{len(self._configuration.extenders)} extenders of the configuration were not called")
+            remarks.append(extenders_text(len(self._configuration.extenders)))
         if self._unknown:
             remarks.append(f"{len(self._unknown)} resources that only plugins watch were left out")
         recorded = {resource.type for resource in resources if resource is not None}

@@ -101,10 +101,8 @@ class DashboardSocket:
         from kubestow.http.listener import HTTPListener
         from kubestow.serving.debug import debug_pod
 
-        prefixes: dict[str, messages.PrefixHandler] = {
-            "/dashboard/": handler,
-            "/debug/pods/": partial(debug_pod, self._observability, self._clock),
-        }
+        debug = partial(debug_pod, self._observability, self._clock)
+        prefixes: dict[str, messages.PrefixHandler] = {"/dashboard/": handler, "/debug/pods/": debug}
         mux = messages.PathMux(paths={"/dashboard": handler.index}, prefixes=prefixes, deletions={})
 
         async def respond(incoming: web.BaseRequest) -> web.StreamResponse:

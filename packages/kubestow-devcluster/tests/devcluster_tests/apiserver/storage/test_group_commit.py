@@ -65,7 +65,7 @@ async def test_only_missing_nodes_are_created_after_a_restart(tmp_path: Path) ->
         before = {stored.name: stored.resource_version for stored in server.store.collection("nodes").snapshot()}
     async with persistent(tmp_path, nodes=11) as server:
         after = {stored.name: stored.resource_version for stored in server.store.collection("nodes").snapshot()}
-    assert len(after) == 11 and after.keys() >= {"node-0", "node-1", "node-2", "node-03", "node-10"}
+    assert len(after) == 11 and after.keys() >= {"node-0", "node-1", "node-2", "node-3", "node-10"}
     assert {name: after[name] for name in before} == before
 
 

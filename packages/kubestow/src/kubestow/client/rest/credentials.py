@@ -196,10 +196,8 @@ async def load_credentials(kubeconfig: str = "", *, context: str = "", master: s
         return await _from_kubeconfig(files, context=context, master=master)
     credentials = await load_in_cluster_credentials()
     if credentials is None:
-        raise InputError(
-            "kubeconfig",
-            "not given, no file at ~/.kube/config, and this process does not run in a pod; give --kubeconfig",
-        )
+        problem = "not given, no file at ~/.kube/config, and this process does not run in a pod; give --kubeconfig"
+        raise InputError("kubeconfig", problem + _development_kubeconfig())
     return credentials
 
 
@@ -217,6 +215,12 @@ async def load_in_cluster_credentials() -> Credentials | None:
     credentials = Credentials(loaded.host, tls=tls, proxy=proxy, source=source, authority=loaded.ssl_ca_cert)
     credentials.apply(loaded)
     return credentials
+
+
+def _development_kubeconfig() -> str:
+    """The file that ``kubestow up`` writes into the working directory by default, as a suggestion; "" without it."""
+    path = Path("kubestow.kubeconfig")
+    return f" ./{path}, which kubestow up wrote" if path.exists() else ""
 
 
 def _kubeconfig_files(explicit: str) -> list[Path]:

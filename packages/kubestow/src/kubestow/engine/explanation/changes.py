@@ -267,24 +267,31 @@ class AddNode(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemovePods(Change):
-    """Other pods gone from a node; ``pods`` are their namespace/name by uid."""
+    """Other pods gone from a node; ``pods`` are their namespace/name by uid.
+
+    The ``controllers`` of these, as kind and name, create them anew.
+    """
 
     kind = "pods gone"
     node: str
     pods: Mapping[str, str]
+    controllers: Sequence[str] = ()
 
     @property
     def text(self) -> str:
-        pods = list(self.pods.values())
-        more = f" and {len(pods) - _PODS_NAMED} more" if len(pods) > _PODS_NAMED else ""
-        return f"delete {', '.join(pods[:_PODS_NAMED])}{more} from node {self.node}"
+        text = f"delete {pods_text(list(self.pods.values()))} from node {self.node}"
+        if not self.controllers:
+            return text
+        verb = "creates" if len(self.controllers) == 1 else "create"
+        again = f"{', '.join(self.controllers[:_PODS_NAMED])} {verb} new ones: scale down, or they may come back first"
+        return f"{text} ({again})"
 
     @property
     def size(self) -> Size:
         return len(self.pods), _OTHER_PODS, 0.0
 
     def document(self) -> Mapping[str, Any]:
-        return {"node": self.node, "pods": list(self.pods.values())}
+        return {"node": self.node, "pods": list(self.pods.values()), "controllers": list(self.controllers)}
 
     @contextmanager
     def on_cluster(self, cache: ClusterCache) -> Iterator[None]:
@@ -328,6 +335,12 @@ UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 HOSTNAME = "kubernetes.io/hostname"
 _PODS_NAMED = 5
 _BINARY = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+
+
+def pods_text(pods: Sequence[str]) -> str:
+    """The names of pods, or of the first ones and how many more there are."""
+    more = f" and {len(pods) - _PODS_NAMED} more" if len(pods) > _PODS_NAMED else ""
+    return ", ".join(pods[:_PODS_NAMED]) + more
 
 
 def amount_text(resource: str, amount: int) -> str:

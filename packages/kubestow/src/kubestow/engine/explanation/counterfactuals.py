@@ -21,7 +21,15 @@ from kubestow.api.core import Pod
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.selectors import compile_selector
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.explanation.changes import AddNode, AlterPod, Change, CombinedChange, RaiseBudget, RemovePods
+from kubestow.engine.explanation.changes import (
+    AddNode,
+    AlterPod,
+    Change,
+    CombinedChange,
+    RaiseBudget,
+    RemovePods,
+    pods_text,
+)
 from kubestow.engine.explanation.evaluated_nodes import EvaluatedNodes
 from kubestow.engine.explanation.remedies import Remedy, pod_alterations, remedies
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, unbound
@@ -53,16 +61,20 @@ _SYSTEM_CRITICAL = 2_000_000_000
 class Counterfactual:
     """A change with which the pod fits: the scheduler's choice then, and the number of nodes on which it fits.
 
-    With a disruption budget raised, ``feasible`` is 0: a preemption on that node then violates no budget.
+    ``feasible`` is 0 if the pod then gets a node by preemption: of the pods ``evicts`` (namespace/name), or with a
+    disruption budget raised, without violating one.
     """
 
     change: Change
     node: str
     feasible: int
+    evicts: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """The change and its effect in one line."""
+        if self.evicts:
+            return f"{self.change.text}: preempts {pods_text(self.evicts)} on {self.node}"
         if not self.feasible:
             return f"{self.change.text}: preemption on {self.node} then violates no budget"
         where = self.node if self.feasible == 1 else f"{self.feasible:,} nodes, the best is {self.node}"
@@ -79,13 +91,15 @@ class Counterfactual:
             "givenUp": round(self.change.given_up, 4),
             "node": self.node,
             "feasibleNodes": self.feasible,
+            **({"evicts": list(self.evicts)} if self.evicts else {}),
         }
 
 
 class CounterfactualSearch:
     """Searches for changes that make one pod fit: on any node, or on a ``target``.
 
-    ``feasibility`` is that of the pod's last evaluation; no other pod must have been decided about since.
+    ``feasibility`` is that of the pod's last evaluation; no other pod must have been decided about since. A change that
+    lets the pod preempt is enough if it ``may_preempt``; a pod that preempts without a change may not.
     """
 
     def __init__(
@@ -96,7 +110,9 @@ class CounterfactualSearch:
         evaluated: EvaluatedNodes,
         *,
         target: str | None = None,
+        may_preempt: bool = False,
     ) -> None:
+        self._may_preempt = may_preempt
         self._scheduler, self._profile, self._pod, self._evaluated = scheduler, profile, pod, evaluated
         self._nodes = scheduler.cache.all_nodes()
         self._target = None if target is None else evaluated.positions[target]
@@ -128,8 +144,22 @@ class CounterfactualSearch:
         with change.on_cluster(self._scheduler.cache):
             decision = self._decide(change, self._pod.pod)
             if decision is None:
-                return None
+                return self._preempting(change) if self._may_preempt else None
             return Counterfactual(change, decision.node_name, decision.feasibility.count)
+
+    def _preempting(self, change: Change) -> Counterfactual | None:
+        """The preemption that a change makes possible; None if there is none, or no pod would be evicted."""
+        try:
+            info = self._scheduler.cache.shapes.info(change.on_pod(self._pod.pod))
+        except InvalidObject:
+            return None
+        if not self._profile.queueing.run_pre_enqueue_plugins(info).ok:
+            return None
+        decision = self._scheduler.pipeline.decide_by_plugins(info)
+        found = decision.post_filter.nominating_result if isinstance(decision, Unschedulable) else None
+        if found is None or not found.nominated_node_name or not found.victims:
+            return None
+        return Counterfactual(change, found.nominated_node_name, 0, tuple(victim.key for victim in found.victims))
 
     def _decide(self, change: Change, pod: Pod) -> Scheduled | None:
         """Decide about a pod with the change; None if it does not fit."""
@@ -212,7 +242,9 @@ class CounterfactualSearch:
         positions = np.flatnonzero((counts > 0) & (counts <= _MOST_PODS_GONE))
         positions = positions[np.argsort(counts[positions], kind="stable")][:_NODES_PER_COMBINATION]
         gone = ((cache.nodes.names[run.rows[position]], run.victims.at(position)) for position in positions.tolist())
-        return [RemovePods(name, {info.uid: info.key for info in victims}) for name, victims in gone]
+        return [
+            RemovePods(name, {info.uid: info.key for info in victims}, _controllers(victims)) for name, victims in gone
+        ]
 
     def _resolvable(self) -> Rows:
         """The nodes whose rejections all could be resolved by taking pods away."""
@@ -274,6 +306,12 @@ class CounterfactualSearch:
         if after is None or not after.nominated_node_name or after.violations:
             return None
         return Counterfactual(change, after.nominated_node_name, 0)
+
+
+def _controllers(pods: Iterable[PodInfo]) -> tuple[str, ...]:
+    """The controllers of pods, as kind and name."""
+    found = (info.pod.metadata.controller for info in pods)
+    return tuple(dict.fromkeys(f"{each.kind} {each.name}" for each in found if each is not None))
 
 
 def _without_gates(pod: PodInfo) -> AlterPod | None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from kubestow import gc_tuning
 from kubestow.api.core import Pod
+from kubestow.api.resource import ResourceClaim
+from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.explanation.changes import amount_text
 from kubestow.engine.explanation.counterfactuals import Counterfactual, CounterfactualSearch
 from kubestow.engine.explanation.evaluated_nodes import evaluate_nodes
 from kubestow.engine.explanation.explanation import Explanation, Preemption
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, find_pod, similar, unbound
+from kubestow.engine.pipeline.offline_scheduler import (
+    OfflineScheduler,
+    SchedulerOptions,
+    extenders_text,
+    find_pod,
+    similar,
+    unbound,
+)
 from kubestow.errors import InputError, KubestowError
 from kubestow.scheduling.decision.result import Decision, Unschedulable
 
@@ -98,7 +108,8 @@ def _explain(scheduler: OfflineScheduler, found: Pod, target: str | None, counte
     fits = evaluated.feasible.any() if target is None else evaluated.feasible[evaluated.positions[target]]
     searched = counterfactuals and not (fits and gate.ok)
     if searched:
-        search = CounterfactualSearch(scheduler, profile, info, evaluated, target=target)
+        preempts = target is None and isinstance(decision, Unschedulable) and _preemption(decision) is None
+        search = CounterfactualSearch(scheduler, profile, info, evaluated, target=target, may_preempt=preempts)
         changes = search.run(feasibility)
         if isinstance(decision, Unschedulable) and target is None:
             changes = (*search.budgets(decision), *changes)
@@ -114,6 +125,7 @@ def _explain(scheduler: OfflineScheduler, found: Pod, target: str | None, counte
         counterfactuals=tuple(sorted(changes, key=lambda found: found.change.size)),
         target=target,
         searched=searched,
+        missing=() if fits else tuple(_missing(scheduler, info)),
         remarks=tuple(_remarks(scheduler, found)),
     )
 
@@ -144,6 +156,25 @@ def reported(pod: Pod, computed: str = "") -> str:
     return f"the scheduler's last message{failed}: {condition.message}"
 
 
+def _missing(scheduler: OfflineScheduler, info: PodInfo) -> Iterator[str]:
+    """What the pod needs and the cluster does not have: claims, and nodes with so much of a resource."""
+    cache = scheduler.cache
+    for volume in info.spec.volumes:
+        source = volume.persistent_volume_claim
+        if source is not None and cache.catalog(PersistentVolumeClaim).get(info.namespace, source.claim_name) is None:
+            yield f"the PersistentVolumeClaim {info.namespace}/{source.claim_name} would have to exist"
+    for claim in info.spec.resource_claims:
+        name = claim.resource_claim_name
+        if name is not None and cache.catalog(ResourceClaim).get(info.namespace, name) is None:
+            yield f"the ResourceClaim {info.namespace}/{name} would have to exist"
+    nodes = cache.all_nodes()
+    for resource, amount in info.shape.requests.items():
+        largest = int(nodes.allocatable(resource).max(initial=0))
+        if len(nodes) and amount > largest:
+            has = amount_text(resource, largest) if largest else "none"
+            yield f"the pod requests {amount_text(resource, amount)} {resource}, the largest node has {has}"
+
+
 def _preemption(decision: Decision) -> Preemption | None:
     nomination = decision.post_filter.nominating_result if isinstance(decision, Unschedulable) else None
     if nomination is None or not nomination.nominated_node_name:
@@ -155,7 +186,7 @@ def _preemption(decision: Decision) -> Preemption | None:
 def _remarks(scheduler: OfflineScheduler, pod: Pod) -> Sequence[str]:
     remarks = list(scheduler.absent)
     if scheduler.extenders:
-        remarks.append(f"{scheduler.extenders} extenders of the configuration were not called")
+        remarks.append(extenders_text(scheduler.extenders))
     if scheduler.profile(pod).samples_nodes:
         remarks.append("the profile scores a sample of the feasible nodes only; here all of them are scored")
     if pod.status.nominated_node_name and not pod.spec.node_name:

@@ -46,7 +46,8 @@ class Explanation(Displayed):
     what the scheduler writes into the PodScheduled condition, empty if a node is feasible. ``reported`` is what the pod
     itself says about its scheduling where that differs. ``gate`` says why the pod
     does not even enter the active queue. ``target`` is the node that the counterfactuals are for, None for any;
-    ``searched`` says whether they were searched for, which is needless for a pod that fits.
+    ``searched`` says whether they were searched for, which is needless for a pod that fits. ``missing`` says what the
+    cluster does not have, such as a claim of the pod or a node of its size.
     """
 
     pod: str
@@ -60,6 +61,7 @@ class Explanation(Displayed):
     counterfactuals: tuple[Counterfactual, ...] = ()
     target: str | None = None
     searched: bool = False
+    missing: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
     @property
@@ -115,7 +117,7 @@ class Explanation(Displayed):
     def headline(self) -> list[str]:
         """What the scheduler does, or would do, with the pod, in a few sentences."""
         total, evaluated = len(self.evaluated), self.evaluated
-        lines = [f"pod {self.pod}, profile {self.profile}: fits on {self.feasible:,} of {total:,} nodes"]
+        lines = [f"pod {self.pod}, profile {self.profile}: fits on {self.feasible:,} of {number_of_nodes(total)}"]
         if self.gate:
             lines.append(f"it is not attempted: {self.gate}")
         if self.reported:
@@ -127,11 +129,17 @@ class Explanation(Displayed):
             tied = f", as {evaluated.tied:,} nodes have; the scheduler chooses one at random"
             lines.append(f"the best is {best.node} with a total of {best.total}{'' if evaluated.tied == 1 else tied}")
         elif self.message:
-            lines.append(self.message)
+            lines += [*self.missing, *self._plain(), self.message]
         if (found := self.preemption) is not None:
             against = f", {found.violations} of them against a disruption budget" if found.violations else ""
             lines.append(f"preemption on {found.node} would evict {', '.join(found.victims)}{against}")
         return lines
+
+    def _plain(self) -> Iterator[str]:
+        """The reasons in plain words, where these say more than the scheduler's message."""
+        reasons = self.waits_for()
+        if not self.gate and not all(reason in self.message for reason in reasons):
+            yield reasons_text([reasons])
 
     def _own_node_text(self) -> str:
         own = self.own_node()
@@ -163,7 +171,12 @@ class Explanation(Displayed):
             lines.append(f"  {sum(len(group.nodes) for group in groups[_FEW_GROUPS:]):,} more nodes")
         if self.counterfactuals:
             lines.append(f"smallest change: {self.counterfactuals[0].text}")
+        elif self.searched:
+            lines.append(self._none_found())
         return lines
+
+    def _none_found(self) -> str:
+        return f"no small change was found with which the pod fits on {self.target or 'any node'}"
 
     def document(self) -> dict[str, Any]:
         """Everything as plain data, every node included."""
@@ -190,13 +203,14 @@ class Explanation(Displayed):
             ],
             "counterfactualsFor": self.target,
             "counterfactuals": [counterfactual.document() for counterfactual in self.counterfactuals],
+            **({"missing": list(self.missing)} if self.missing else {}),
             "remarks": list(self.remarks),
             "byNode": [_node(self.evaluated.at(row)) for row in range(len(self.evaluated))],
         }
 
     def __repr__(self) -> str:
         """The pod and the number of feasible nodes."""
-        return f"<Explanation of {self.pod}: fits on {self.feasible:,} of {len(self.evaluated):,} nodes>"
+        return f"<Explanation of {self.pod}: fits on {self.feasible:,} of {number_of_nodes(len(self.evaluated))}>"
 
     def blocks(self) -> Iterator[Block]:
         """The result, the nodes that are rejected by groups, the best nodes in detail, and what would help."""
@@ -215,8 +229,7 @@ class Explanation(Displayed):
                 table.add(str(number), counterfactual.text)
             yield from (Paragraph(""), table)
         elif self.searched:
-            text = f"no small change was found with which the pod fits on {self.target or 'any node'}"
-            yield from (Paragraph(""), Paragraph(text))
+            yield from (Paragraph(""), Paragraph(self._none_found()))
 
 
 def _in_detail(nodes: Sequence[NodeEvaluation], title: str, *, own: str) -> Iterator[Block]:

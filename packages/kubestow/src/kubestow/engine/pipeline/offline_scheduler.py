@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.rules.minors import Minor
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
+
+#: So many similar names are suggested.
+_MOST_SIMILAR = 3
 
 Configuration = config.KubeSchedulerConfiguration | Path | str | Mapping[str, Any] | None
 """A KubeSchedulerConfiguration: decoded, a file, plain data, or None for the defaults."""
@@ -135,9 +139,17 @@ def find_pod(cluster: ClusterObjects, name: str) -> Pod:
 
 
 def similar(wanted: str, known: Iterable[str]) -> str:
-    """``; similar: …`` with the known names closest to a wanted one, empty if none is close."""
-    found = difflib.get_close_matches(wanted, list(known), n=3)
+    """``; similar: …`` with names that begin with a wanted one, else those closest to it; empty if none is close."""
+    names = list(known)
+    found = heapq.nsmallest(_MOST_SIMILAR, (name for name in names if name.startswith(wanted)))
+    found = found or difflib.get_close_matches(wanted, names, n=_MOST_SIMILAR)
     return f"; similar: {', '.join(found)}" if found else ""
+
+
+def extenders_text(count: int) -> str:
+    """A remark about the extenders of a configuration, which are not called offline."""
+    called = "1 extender of the configuration was" if count == 1 else f"{count} extenders of the configuration were"
+    return f"{called} not called"
 
 
 def is_attempted(pod: Pod) -> bool:

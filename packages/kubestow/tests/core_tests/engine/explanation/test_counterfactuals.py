@@ -10,7 +10,7 @@ from rich.console import Console
 
 from core_tests.engine.explanation.test_explanation import NODES, PLACED, PROBES
 from kubestow.api.core import Node, Pod
-from kubestow.api.meta import convert
+from kubestow.api.meta import OwnerReference, convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.engine.explanation.changes import AddNode, AlterNode, Change, CombinedChange, RemovePods
 from kubestow.engine.explanation.counterfactuals import Counterfactual
@@ -258,3 +258,42 @@ def test_nothing_that_would_help_is_said_so() -> None:
 
 def test_a_pod_that_fits_needs_no_change() -> None:
     assert found([builders.node("a")], [], builders.pod("probe")) == []
+
+
+def test_a_pod_with_a_controller_that_would_have_to_go_comes_back() -> None:
+    owner = OwnerReference(kind="ReplicaSet", name="web-1", controller=True)
+    placed = builders.pod("web-1-a", cpu="3", node="a")
+    placed = replace(placed, metadata=replace(placed.metadata, owner_references=[owner]))
+    changes = found([builders.node("a", cpu="4")], [placed], builders.pod("probe", cpu="4"))
+    (gone,) = (each for each in changes if isinstance(each.change, RemovePods))
+    again = "ReplicaSet web-1 creates new ones: scale down, or they may come back first"
+    assert gone.change.text == f"delete default/web-1-a from node a ({again})"
+    assert gone.change.document()["controllers"] == ["ReplicaSet web-1"]
+
+
+def test_a_change_after_which_the_pod_preempts_is_enough() -> None:
+    nodes = [builders.node("a", cpu="4", labels={"disk": "hdd"})]
+    low = builders.pod("low", cpu="4", node="a", priority=0)
+    probe = builders.pod("probe", cpu="4", priority=100, node_selector={"disk": "ssd"})
+    texts = [each.text for each in found(nodes, [low], probe)]
+    assert "drop disk=ssd from the node selector: preempts default/low on a" in texts
+
+
+def test_what_the_cluster_does_not_have_is_said_in_plain_words_before_the_message() -> None:
+    nodes = [builders.node("a", cpu="4")]
+    probe = builders.pod("probe", requests={"example.com/gpu": "16", "cpu": "8"})
+    explained = explain(ClusterObjects.of(nodes, [probe]), "probe")
+    assert set(explained.missing) == {
+        "the pod requests 16 example.com/gpu, the largest node has none",
+        "the pod requests 8 cpu, the largest node has 4",
+    }
+    plain = "1 node: the node is too small for the pod"
+    assert explained.headline()[1:4] == [*explained.missing, plain]
+    assert explained.headline()[4] == explained.message
+
+
+def test_the_summary_says_that_no_small_change_was_found() -> None:
+    taint = "node.kubernetes.io/not-ready=:NoSchedule"
+    explained = explain(ClusterObjects.of([builders.node("a", taints=[taint])], [builders.pod("probe")]), "probe")
+    assert not explained.counterfactuals
+    assert explained.summary()[-1] == "no small change was found with which the pod fits on any node"

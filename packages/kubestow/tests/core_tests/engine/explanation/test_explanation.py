@@ -236,7 +236,7 @@ def test_the_document_has_every_node_and_is_plain_data() -> None:
 def test_an_explanation_shows_as_tables_in_a_notebook() -> None:
     found = explained([builders.node("a")], [], builders.pod("p"))
     assert "in detail" in found._repr_html_()
-    assert repr(found) == "<Explanation of default/p: fits on 1 of 1 nodes>"
+    assert repr(found) == "<Explanation of default/p: fits on 1 of 1 node>"
 
 
 @pytest.mark.parametrize(
