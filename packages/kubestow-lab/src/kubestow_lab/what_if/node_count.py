@@ -73,12 +73,12 @@ def _answer(fit: _Fit, pools: Sequence[NodePool]) -> NodesNeeded:
     never = fit.set_aside() if fit.misfits() else ()
     while True:
         search = _Search(fit, pools)
-        single, mix = search.single(), None
-        if fit.pods:
-            mix = search.mix(single)
-        if mix is not None or not fit.pods:
+        single = search.single()
+        mix = search.mix(single) if fit.pods else None
+        misfits = () if mix is not None else fit.set_aside()
+        if not misfits:
             break
-        never = (*never, *fit.set_aside())
+        never = (*never, *misfits)
     priced = mix is not None and all(pool.price is not None for pool in pools)
     return NodesNeeded(
         pods=pods,

@@ -156,12 +156,16 @@ def load_policy(
 
 def _is_within(path: str, undecoded: Iterable[str]) -> bool:
     """Whether a mistake is in the arguments or the part of a policy that has fields which cannot be decoded."""
-    part = re.compile(r"profiles\[\d+\](\.pluginConfig\[\d+\]|\.plugins)?")
-    return any(not other or _part(part, path) == _part(part, other) for other in undecoded)
+    return any(not other or _part(path) == _part(other) for other in undecoded)
 
 
-def _part(part: re.Pattern[str], path: str) -> str:
-    found = part.match(path)
+#: The arguments of a plugin, or the enabled plugins of a profile.
+_PART = re.compile(r"profiles\[\d+\](\.pluginConfig\[\d+\]|\.plugins)?")
+
+
+def _part(path: str) -> str:
+    """The part of a policy in which a field is."""
+    found = _PART.match(path)
     return found[0] if found else path.partition(".")[0].partition("[")[0]
 
 
