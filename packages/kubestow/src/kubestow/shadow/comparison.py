@@ -102,7 +102,7 @@ class ObservedDecision:
             return self.node
         if self.nominated:
             return f"preempts {', '.join(sorted(self.victims.values())) or 'nothing'} on {self.nominated}"
-        return f"rejected: {self.message}"
+        return self.message
 
 
 @dataclass(frozen=True, slots=True)

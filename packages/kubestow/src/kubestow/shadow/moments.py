@@ -143,7 +143,12 @@ class Moments:
 
     def _cuts(self) -> Iterator[Cut]:
         here = self._decision.number
-        others = [c for c in self.changes if not c.is_own and c.number not in self._effects and c is not self._decision]
+        others = [
+            change
+            for change in self.changes
+            if not change.is_own and change.number not in self._effects and change is not self._decision
+            if change.resource != PODS or change.node_name or change.key == self._decision.key
+        ]
         yield here, ()
         boundaries = _boundaries(others, here)
         yield from ((number, ()) for number in boundaries)

@@ -24,7 +24,7 @@ from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.engine.explanation.node_tables import NodeComparison
 from kubestow.errors import InputError
 from kubestow.framework.profile import Registry
-from kubestow.scheduling.events.resources import PODS, watched
+from kubestow.scheduling.events.resources import PODS, WATCHED, watched
 from kubestow.scheduling.events.watch_cache import WatchCache
 from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import Comparison, DecisionComparer, ObservedDecision, Verdict
@@ -135,8 +135,10 @@ class Shadow:
         self._names = frozenset(scheduler_names or profiles)
         self._history = StateHistory(self.cache, self._names)
         plugins = [plugin for profile in profiles.values() for plugin in profile.plugins]
-        self.resources = watched({kind for plugin in plugins for kind in plugin.watched_kinds()}, gates)
-        self.cache.expect(self.resources)
+        kinds = {kind for plugin in plugins for kind in plugin.watched_kinds()}
+        additional = [resource for resource in watched(kinds, gates) if resource not in WATCHED]
+        self.cache.expect(additional)
+        self.resources = (*self.cache.watched[:-1], *additional, *self.cache.watched[-1:])
         self._open: deque[_Open] = deque()
         #: The recent evictions for other pods, and the nominations of these.
         self._evictions: deque[Change] = deque(maxlen=_MOST_OPEN)
