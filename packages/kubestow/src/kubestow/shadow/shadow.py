@@ -250,8 +250,7 @@ class Shadow:
         gone = frozenset(
             each.old.metadata.uid
             for each in changes
-            if each.resource == PODS and each.is_deletion and each.old.spec.node_name == node
-            if each.number > change.number
+            if each.resource == PODS and each.is_deletion and each.old.spec.node_name in (node, "")
         )
         shares_node = any(
             each.time >= since and each.key != change.key and each.new.status.nominated_node_name == node
@@ -378,10 +377,13 @@ class _Search:
                 nodes |= {*better, observed.node}
                 following = moments.without(moment, better, observed.node)
                 if following == moment:
-                    yield moments.with_gone(moment, better)
+                    if len(better) <= len(moments.gone):
+                        yield replace(moment, assumed=tuple(zip(moments.gone, sorted(better), strict=False)))
                     break
                 moment = following
                 yield moment
+        for moment in beginnings if observed.nominated else ():
+            yield from (replace(moment, assumed=((pod, observed.nominated),)) for pod in moments.gone)
         yield from moments.all(nodes)
 
 
