@@ -78,8 +78,8 @@ class ObservedDecision:
     """What a scheduler has decided about a pod, as the API server shows it.
 
     The pod got a ``node``; or was rejected, with the ``message`` of its condition; or it waits on a ``nominated`` node
-    for ``victims`` (uids to names) to leave it. Pods that are ``gone`` (uids) since then may have been victims too, and
-    with ``shares_node`` some of the victims were those of another pod that waits there.
+    for ``victims`` (uids to names) to leave it. Pods that were ``gone`` (uids) at about that time may have been victims
+    too, and with ``shares_node`` some of the victims were those of another pod that waits there.
     """
 
     node: str = ""
@@ -102,7 +102,7 @@ class ObservedDecision:
             return self.node
         if self.nominated:
             return f"preempts {', '.join(sorted(self.victims.values())) or 'nothing'} on {self.nominated}"
-        return f"rejected: {self.message}"
+        return self.message
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,18 +85,16 @@ class Moments:
         own -= {change.number for change in self.free if change.node_name == chosen}
         return replace(moment, own=frozenset(own))
 
-    def with_gone(self, moment: Moment, nodes: Collection[str]) -> Moment:
-        """A moment at which ``nodes`` were taken by pods that were deleted before their bindings, if so many were."""
-        gone = [
+    @property
+    def gone(self) -> list[ObjectID]:
+        """The pods that were deleted before their bindings: the scheduler may have assumed them on any node."""
+        return [
             change.object_id
             for change in self.changes
             if change.resource == PODS and change.is_deletion and not change.old.spec.node_name
             if change.old.spec.scheduler_name == self._decision.old.spec.scheduler_name
             if self._created.get(change.object_id, -1) < self._decision.number
         ]
-        if len(gone) < len(nodes):
-            return moment
-        return replace(moment, assumed=tuple(zip(gone, sorted(nodes), strict=False)))
 
     def in_queue_order(self) -> Moment:
         """The state in which exactly the pods before this one in the queue had been decided about."""
@@ -143,7 +141,12 @@ class Moments:
 
     def _cuts(self) -> Iterator[Cut]:
         here = self._decision.number
-        others = [c for c in self.changes if not c.is_own and c.number not in self._effects and c is not self._decision]
+        others = [
+            change
+            for change in self.changes
+            if not change.is_own and change.number not in self._effects and change is not self._decision
+            if change.resource != PODS or change.node_name or change.key == self._decision.key
+        ]
         yield here, ()
         boundaries = _boundaries(others, here)
         yield from ((number, ()) for number in boundaries)

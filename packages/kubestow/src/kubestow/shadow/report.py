@@ -38,6 +38,7 @@ class ShadowMetrics(MetricSet):
         self._differing = self.counter(
             "kubestow_shadow_differences_total",
             "Number of decisions of the scheduler that were not made here from any state that it may have seen.",
+            MetricDefinition(),
         )
         self.add_serving(MetricDefinition(labels=("result",), buckets=(0.001, 0.01, 0.1, 1, 10)))
 

@@ -24,7 +24,7 @@ from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.engine.explanation.node_tables import NodeComparison
 from kubestow.errors import InputError
 from kubestow.framework.profile import Registry
-from kubestow.scheduling.events.resources import PODS, watched
+from kubestow.scheduling.events.resources import PODS, WATCHED, watched
 from kubestow.scheduling.events.watch_cache import WatchCache
 from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import Comparison, DecisionComparer, ObservedDecision, Verdict
@@ -135,8 +135,10 @@ class Shadow:
         self._names = frozenset(scheduler_names or profiles)
         self._history = StateHistory(self.cache, self._names)
         plugins = [plugin for profile in profiles.values() for plugin in profile.plugins]
-        self.resources = watched({kind for plugin in plugins for kind in plugin.watched_kinds()}, gates)
-        self.cache.expect(self.resources)
+        kinds = {kind for plugin in plugins for kind in plugin.watched_kinds()}
+        additional = [resource for resource in watched(kinds, gates) if resource not in WATCHED]
+        self.cache.expect(additional)
+        self.resources = (*self.cache.watched[:-1], *additional, *self.cache.watched[-1:])
         self._open: deque[_Open] = deque()
         #: The recent evictions for other pods, and the nominations of these.
         self._evictions: deque[Change] = deque(maxlen=_MOST_OPEN)
@@ -248,8 +250,7 @@ class Shadow:
         gone = frozenset(
             each.old.metadata.uid
             for each in changes
-            if each.resource == PODS and each.is_deletion and each.old.spec.node_name == node
-            if each.number > change.number
+            if each.resource == PODS and each.is_deletion and each.old.spec.node_name in (node, "")
         )
         shares_node = any(
             each.time >= since and each.key != change.key and each.new.status.nominated_node_name == node
@@ -376,10 +377,13 @@ class _Search:
                 nodes |= {*better, observed.node}
                 following = moments.without(moment, better, observed.node)
                 if following == moment:
-                    yield moments.with_gone(moment, better)
+                    if len(better) <= len(moments.gone):
+                        yield replace(moment, assumed=tuple(zip(moments.gone, sorted(better), strict=False)))
                     break
                 moment = following
                 yield moment
+        for moment in beginnings if observed.nominated else ():
+            yield from (replace(moment, assumed=((pod, observed.nominated),)) for pod in moments.gone)
         yield from moments.all(nodes)
 
 

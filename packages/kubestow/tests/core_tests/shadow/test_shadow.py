@@ -1,0 +1,271 @@
+"""The shadow beside a scheduler whose decisions are known: kubestow's own, with the same or another configuration."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from core_tests.shadow.delayed_cluster import DelayedCluster, configuration, shadowed, wrongly_bound
+from kubestow.api.core import Pod
+from kubestow.reports.text import as_markdown
+from kubestow.shadow.comparison import Verdict
+from kubestow.shadow.report import ShadowReport, document_of_decision, line_of
+from kubestow.shadow.shadow import RACE, ComparedDecision
+from kubestow.testing.builders import node, nodes, pod, pods
+
+#: Packs pods onto few nodes, where the default configuration spreads them.
+MOST_ALLOCATED = {
+    "profiles": [
+        {
+            "pluginConfig": [
+                {
+                    "name": "NodeResourcesFit",
+                    "args": {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}},
+                }
+            ]
+        }
+    ]
+}
+
+
+def differing(results: list[ComparedDecision]) -> list[str]:
+    return [line_of(found) for found in results if found.differs]
+
+
+def verdicts(results: list[ComparedDecision]) -> dict[str, str]:
+    """The last verdict about each pod."""
+    return {found.pod.removeprefix("default/"): found.label for found in results}
+
+
+async def _random_workload(cluster: DelayedCluster) -> None:
+    """Bursts of pods with affinity, spreading and priorities; pods are deleted and nodes change in between."""
+    random = cluster.random
+    for number in range(30):
+        kind = random.random()
+        for position in range(random.randrange(1, 8) if kind < 0.6 else 0):
+            when = random.choice(["DoNotSchedule", "ScheduleAnyway"])
+            spread = {
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": when,
+                "labelSelector": {"matchLabels": {"app": "web"}},
+            }
+            shape = random.randrange(5)
+            cluster.put(
+                pod(
+                    f"pod-{number}-{position}",
+                    cpu=random.choice(["100m", "500m", "1"]),
+                    priority=random.choice([0, 0, 0, 10]),
+                    labels={"app": "web"},
+                    spread=[spread] if shape == 0 else (),
+                    node_selector={"disk": "ssd"} if shape == 1 else None,
+                )
+            )
+        bound = [each for each in cluster.pods() if each.spec.node_name]
+        if 0.6 <= kind < 0.8 and bound:
+            cluster.remove(random.choice(bound))
+        elif kind >= 0.8:
+            changed, disk = random.randrange(8), random.choice(["ssd", "hdd"])
+            cluster.put(
+                node(
+                    f"node-{changed}",
+                    zone=f"zone-{changed % 2}",
+                    labels={"disk": disk},
+                    unschedulable=random.random() < 0.3,
+                )
+            )
+        await asyncio.sleep(random.random() * 0.04)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_identical_scheduler_never_differs_however_the_watches_are_interleaved(seed: int) -> None:
+    results = shadowed(_random_workload, nodes(8, zones=2), seed=seed)
+    assert differing(results) == []
+    assert len(results) > 20
+    assert RACE in verdicts(results).values()
+
+
+def test_without_delays_nothing_has_to_be_explained_by_a_race() -> None:
+    async def one_by_one(cluster: DelayedCluster) -> None:
+        for each in pods(40, cpu="500m"):
+            cluster.put(each)
+            await asyncio.sleep(0.05)
+        cluster.put(pod("huge", cpu="100"))
+
+    results = shadowed(one_by_one, nodes(6), most_seconds=0.001)
+    counts = Counter(found.label for found in results)
+    assert counts.keys() <= {Verdict.SAME_NODE.value, Verdict.EQUAL_NODE.value, Verdict.SAME_WORDS.value}
+    assert counts[Verdict.SAME_WORDS.value] == 1
+    assert len(results) == 41
+
+
+def test_a_burst_that_is_decided_before_its_bindings_arrive_is_explained_by_a_race() -> None:
+    async def burst(cluster: DelayedCluster) -> None:
+        for each in pods(60, cpu="500m"):
+            cluster.put(each)
+
+    results = shadowed(burst, nodes(12), most_seconds=0.2)
+    assert differing(results) == []
+    raced = [found for found in results if found.race]
+    assert raced
+    assert any("the binding of Pod default/pod-" in circumstance for found in raced for circumstance in found.race)
+
+
+def test_other_weights_are_found_with_both_nodes_side_by_side() -> None:
+    async def one_by_one(cluster: DelayedCluster) -> None:
+        for each in pods(10, cpu="500m"):
+            cluster.put(each)
+            await asyncio.sleep(0.2)
+
+    objects = [*nodes(4), pod("old", cpu="1", node="node-0")]
+    results = shadowed(one_by_one, objects, most_seconds=0.01, scheduler=configuration(**MOST_ALLOCATED))
+    wrong = [found for found in results if found.differs]
+    assert wrong
+    first = wrong[0]
+    assert first.nodes is not None
+    assert (first.observed.node, first.nodes.one.node) == ("node-0", "node-0")
+    assert first.nodes.one.total is not None and first.nodes.other.total is not None
+    assert first.nodes.other.total > first.nodes.one.total
+    assert "NodeResourcesFit" in {score.plugin for score in first.nodes.one.scores}
+    document = document_of_decision(first)
+    assert document["comparison"]["nodes"][0]["node"] == "node-0"
+    assert document["differs"] is True
+
+
+def test_the_configuration_of_the_scheduler_agrees_with_it() -> None:
+    async def burst(cluster: DelayedCluster) -> None:
+        for each in pods(20, cpu="500m"):
+            cluster.put(each)
+            await asyncio.sleep(0.03)
+
+    packing = configuration(**MOST_ALLOCATED)
+    results = shadowed(burst, nodes(4), scheduler=packing, shadow=packing)
+    assert differing(results) == []
+    assert len(results) == 20
+
+
+def test_a_wrong_binding_is_found_in_the_middle_of_a_burst() -> None:
+    async def burst(cluster: DelayedCluster) -> None:
+        for number, each in enumerate(pods(20, cpu="500m")):
+            cluster.put(each)
+            if number == 10:
+                wrongly_bound(cluster, pod("wrong", cpu="500m", node_selector={"disk": "ssd"}), "node-1")
+
+    results = shadowed(burst, [*nodes(4), node("ssd", labels={"disk": "ssd"})])
+    assert [found.pod for found in results if found.differs] == ["default/wrong"]
+    assert verdicts(results)["wrong"] == Verdict.OTHER_NODE.value
+
+
+def test_a_binding_to_a_full_node_is_another_outcome() -> None:
+    async def one(cluster: DelayedCluster) -> None:
+        wrongly_bound(cluster, pod("wrong", cpu="8"), "node-0")
+
+    (found,) = shadowed(one, nodes(1, cpu="4"))
+    assert found.verdict is Verdict.OTHER_OUTCOME
+    assert found.here.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_rejections_are_compared_by_their_words() -> None:
+    async def one(cluster: DelayedCluster) -> None:
+        cluster.put(pod("huge", cpu="100"))
+        cluster.put(pod("other"))
+        await asyncio.sleep(0.1)
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+        cluster.put(pod("lost", scheduler="default-scheduler", cpu="100"))
+        cluster.put(pod("lost", cpu="100", status={"conditions": [condition]}))
+
+    results = shadowed(one, nodes(2), most_seconds=0.01)
+    assert verdicts(results)["huge"] == Verdict.SAME_WORDS.value
+    words = [found for found in results if found.observed.message == "no room"]
+    assert [found.verdict for found in words] == [Verdict.OTHER_WORDS]
+    assert words[0].here.startswith("0/2 nodes are available: 2 Insufficient cpu.")
+
+
+def _low(count: int) -> list[Pod]:
+    return [pod(f"low-{n}", cpu="3", node=f"node-{n}", priority=0) for n in range(count)]
+
+
+def test_preemption_is_compared_by_victims_and_equal_victims_are_equal() -> None:
+    async def one(cluster: DelayedCluster) -> None:
+        cluster.put(pod("high", cpu="3", priority=10))
+
+    preempting = [found for found in shadowed(one, [*nodes(3), *_low(3)]) if found.observed.nominated]
+    assert [found.verdict.agrees for found in preempting] == [True]
+    assert len(preempting[0].observed.victims) == 1
+
+
+def test_other_victims_are_found() -> None:
+    async def one(cluster: DelayedCluster) -> None:
+        evicted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        rejected = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2"}
+        cluster.put(pod("high", cpu="3", priority=10, scheduler="other"))
+        cluster.put(
+            pod(
+                "high",
+                cpu="3",
+                priority=10,
+                scheduler="other",
+                nominated="node-0",
+                status={"conditions": [rejected], "nominatedNodeName": "node-0"},
+            )
+        )
+        cluster.put(pod("low-0", cpu="3", node="node-0", priority=5, status={"conditions": [evicted]}))
+
+    objects = [*nodes(2), pod("low-0", cpu="3", node="node-0", priority=5), pod("low-1", cpu="3", node="node-1")]
+    watched = configuration(profiles=[{"schedulerName": "other"}])
+    (found,) = shadowed(one, objects, shadow=watched)
+    assert found.verdict is Verdict.OTHER_VICTIMS
+    assert found.observed.text == "preempts default/low-0 on node-0"
+    assert found.here == "preempts default/low-1 on node-1"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_best_of_a_sample_is_no_difference_with_300_nodes(seed: int) -> None:
+    async def bursts(cluster: DelayedCluster) -> None:
+        for number in range(60):
+            cluster.put(pod(f"pod-{number}", cpu=cluster.random.choice(["100m", "1"])))
+            await asyncio.sleep(0.01)
+
+    objects = [node(f"node-{n}", cpu=f"{4000 + 40 * n}m", zone=f"zone-{n % 3}") for n in range(300)]
+    # What kube-scheduler scores of 300 nodes where the percentage is not set.
+    adaptive = configuration(percentageOfNodesToScore=48)
+    results = shadowed(bursts, objects, seed=seed, scheduler=adaptive, shadow=configuration())
+    assert differing(results) == []
+    assert Verdict.SAMPLED_NODE in {found.verdict for found in results}
+
+
+def test_the_worst_node_of_300_is_the_best_of_no_sample() -> None:
+    async def one(cluster: DelayedCluster) -> None:
+        wrongly_bound(cluster, pod("wrong", cpu="1"), "node-0")
+
+    objects = [node(f"node-{n}", cpu="4" if n < 100 else "64") for n in range(300)]
+    (found,) = shadowed(one, objects)
+    assert found.verdict is Verdict.OTHER_NODE
+
+
+def test_pods_of_other_schedulers_are_only_part_of_the_state() -> None:
+    async def one(cluster: DelayedCluster) -> None:
+        wrongly_bound(cluster, pod("foreign", cpu="3", scheduler="other"), "node-0")
+        await asyncio.sleep(0.2)
+        cluster.put(pod("own", cpu="3"))
+
+    results = shadowed(one, nodes(2))
+    assert verdicts(results) == {"own": Verdict.SAME_NODE.value}
+    assert results[0].observed.node == "node-1"
+
+
+def test_the_report_counts_and_shows_differences() -> None:
+    async def one(cluster: DelayedCluster) -> None:
+        cluster.put(pod("right"))
+        wrongly_bound(cluster, pod("wrong", node_selector={"disk": "ssd"}), "node-0")
+
+    report = ShadowReport("decisions of default-scheduler")
+    for found in shadowed(one, [*nodes(1), node("ssd", labels={"disk": "ssd"})]):
+        report.add(found)
+    assert report.headline() == "50.00 % of 2 decisions agree, 1 differs"
+    assert report.document()["verdicts"][Verdict.OTHER_NODE.value] == 1
+    assert "default/wrong" in as_markdown(report.blocks())
+    page = report.page(5.0)
+    assert "default/wrong" in page and "node(s) didn&#x27;t match Pod&#x27;s node affinity/selector" in page
