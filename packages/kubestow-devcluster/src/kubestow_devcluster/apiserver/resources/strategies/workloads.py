@@ -121,6 +121,7 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
 
 
 class DeploymentStrategy(PodControllerStrategy):
+    counts_annotations = True
     kept_by_status_writes = ("labels",)
     defaults: ClassVar = {"spec.replicas": 1, "spec.revisionHistoryLimit": 10, "spec.progressDeadlineSeconds": 600}
     rolling_update: ClassVar = ("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
