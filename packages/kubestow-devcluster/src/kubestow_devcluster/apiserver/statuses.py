@@ -106,14 +106,18 @@ def unsupported_media_type(message: str, *, with_details: bool = False) -> Statu
 
 
 def invalid(kind: str, name: str, errors: Sequence[FieldError], *, group: str = "") -> StatusError:
-    """``kind`` is the object's kind, or resource.group where kube-apiserver names that. Reports the first 1,000."""
+    """``kind`` is the object's kind, or resource.group where kube-apiserver names that, or empty where it names none.
+
+    Reports the first 1,000 errors.
+    """
     errors = errors[:_MAX_CAUSES]
     distinct = dict.fromkeys(str(error) for error in errors)
     problems = next(iter(distinct)) if len(distinct) == 1 else f"[{', '.join(distinct)}]"
     details: dict[str, Any] = {"name": name} if name else {}
     if group:
         details["group"] = group
-    details["kind"] = kind.partition(".")[0] if group else kind
+    if kind:
+        details["kind"] = kind.partition(".")[0] if group else kind
     if errors:
         details["causes"] = [
             {"reason": error.reason, "message": error.message, "field": error.field} for error in errors

@@ -265,7 +265,13 @@ class Controller:
         self.registry.update(self.kind, metadata["namespace"], metadata["name"], with_status, subresource="status")
 
     def patch(
-        self, current: Object, *, spec: Object | None = None, metadata: Object | None = None, kind: Kind | None = None
+        self,
+        current: Object,
+        *,
+        spec: Object | None = None,
+        metadata: Object | None = None,
+        kind: Kind | None = None,
+        subresource: str = "",
     ) -> Object:
         """Merge fields into spec and metadata of an object of ``kind``, by default the controller's; returns it."""
         kind = kind or self.kind
@@ -277,7 +283,8 @@ class Controller:
             return new
 
         identity = current["metadata"]
-        return kind.decode(self.registry.update(kind, identity["namespace"], identity["name"], merged))
+        namespace, name = identity["namespace"], identity["name"]
+        return kind.decode(self.registry.update(kind, namespace, name, merged, subresource=subresource))
 
     def update_metadata(self, kind: Kind, namespace: str, name: str, mutate: Callable[[Object], None]) -> None:
         """Let ``mutate`` change the metadata of an object in place."""

@@ -227,7 +227,12 @@ class APIHandler:
             if is_watch:
                 raise statuses.method_not_allowed()
             return self._read_metrics(scope, self._resource_metrics)
-        return _handler(kind, info, request.method)(scope)
+        try:
+            return _handler(kind, info, request.method)(scope)
+        except statuses.StatusError as error:
+            response = HTTPResponse.error(error)
+            response.headers.update(scope.decoding_warnings)
+            return response
 
     @staticmethod
     def _read_metrics(scope: RequestScope, metrics: ResourceMetrics) -> HTTPResponse:

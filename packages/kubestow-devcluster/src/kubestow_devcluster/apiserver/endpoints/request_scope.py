@@ -7,7 +7,7 @@ in JSON, by far the most frequent form, are a constant prefix and the stored byt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -48,6 +48,8 @@ class RequestScope:
     authorize_content: Callable[[Object, Object | None], None] | None = None
     #: Raises a 403 StatusError unless the user may create the object of the path; None if all users may do everything.
     authorize_creation: Callable[[], None] | None = None
+    #: The warning headers of what has been decoded, which a failure has as well.
+    decoding_warnings: dict[str, str] = field(default_factory=dict)
 
     @property
     def collection(self) -> Collection:
@@ -101,13 +103,18 @@ class RequestScope:
         return self.read(decoded, partial(field_problems, body, content_type))
 
     def read(
-        self, decoded: Object, strict_problems: Callable[[list[str]], list[str]] | None = None
+        self,
+        decoded: Object,
+        strict_problems: Callable[[list[str]], list[str]] | None = None,
+        reject: Callable[[str | UnmarshalTypeError], statuses.StatusError] | None = None,
     ) -> tuple[Object, dict[str, str]]:
         """Convert a decoded object to the kind's schema, without kind and apiVersion; also the warning headers.
 
         ``strict_problems`` returns the problems of strict decoding, given the unknown fields. Raises a 400 StatusError
-        for another kind, a value of the wrong type, or, with strict validation, an unknown or duplicate field.
+        for another kind, and for a value of the wrong type or, with strict validation, an unknown or duplicate field
+        what ``reject`` returns, by default a 400 too.
         """
+        reject = reject or self._cannot_be_handled
         kind = self.kind
         kind_name, api_version = decoded.get("kind") or kind.name, decoded.get("apiVersion") or kind.api_version
         if kind_name != kind.name or api_version != kind.api_version:
@@ -116,7 +123,7 @@ class RequestScope:
         try:
             new = kind.struct.read(decoded, unknown_fields)
         except UnmarshalTypeError as error:
-            raise self._cannot_be_handled(str(error)) from None
+            raise reject(error) from None
         validation = self.request.field_validation
         warnings: list[str] = []
         unknown = kind.struct.unknown_fields(decoded) if unknown_fields else []
@@ -126,16 +133,17 @@ class RequestScope:
             problems = strict_problems(unknown)
         if problems:
             if validation == "Strict":
-                raise self._cannot_be_handled(f"strict decoding error: {', '.join(problems)}")
+                raise reject(f"strict decoding error: {', '.join(problems)}")
             warnings = [] if validation == "Ignore" else problems
+            self.decoding_warnings.update(_warning_headers(warnings))
         new.pop("kind", None)
         new.pop("apiVersion", None)
         if not isinstance(new.setdefault("metadata", {}), dict):
             raise self._cannot_be_handled("metadata is not an object")
         warnings += kind.strategy.warnings(new)
-        return new, {"Warning": ", ".join(map(statuses.warning_header, warnings))} if warnings else {}
+        return new, _warning_headers(warnings)
 
-    def _cannot_be_handled(self, problem: str) -> statuses.StatusError:
+    def _cannot_be_handled(self, problem: str | UnmarshalTypeError) -> statuses.StatusError:
         kind = self.kind
         return statuses.bad_request(
             f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {problem}'
@@ -153,6 +161,10 @@ class RequestScope:
         return statuses.bad_request(
             f'{kind_name} in version "{kind.version}" cannot be handled as a {kind.name}: {problem}'
         )
+
+
+def _warning_headers(warnings: Sequence[str]) -> dict[str, str]:
+    return {"Warning": ", ".join(map(statuses.warning_header, warnings))} if warnings else {}
 
 
 def table(

@@ -7,6 +7,7 @@ its type and updates the object; apply can also create it.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +20,7 @@ from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.requests import Request
 from kubestow_devcluster.apiserver.managed_fields import FieldManager, server_side_apply, undeclared_fields
 from kubestow_devcluster.apiserver.registry.registry import PROPAGATION_FINALIZERS, DeleteOptions, WriteOptions
-from kubestow_devcluster.apiserver.schema.types import ListOf, MapOf, Object, Struct, Type
+from kubestow_devcluster.apiserver.schema.types import ListOf, MapOf, Object, Struct, Type, UnmarshalTypeError
 from kubestow_devcluster.apiserver.serialization.media_types import decode_body, yaml_duplicates
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
@@ -88,7 +89,8 @@ def patch(scope: RequestScope) -> HTTPResponse:
 
     def change(old: Object) -> Object:
         obj = {"kind": scope.kind.name, "apiVersion": scope.kind.api_version, **old}
-        new, warnings = scope.read(patched(obj, content, patch_type, scope.kind.struct))
+        result = patched(obj, content, patch_type, scope.kind.struct)
+        new, warnings = scope.read(result, reject=partial(_invalid_patch, patch_type, content, result))
         headers.update(warnings)
         return new
 
@@ -97,6 +99,50 @@ def patch(scope: RequestScope) -> HTTPResponse:
         scope.kind, info.namespace, info.name, change, scope.write_options, subresource=info.subresource
     )
     return scope.encoder.object_response(stored, headers=headers)
+
+
+def _invalid_patch(
+    patch_type: str, content: Any, result: Object, problem: str | UnmarshalTypeError
+) -> statuses.StatusError:
+    """The failure of a patch whose result does not fit the schema.
+
+    kube-apiserver decodes the result of a strategic merge patch from Go's maps, with messages of their own, and shows
+    the patch; it decodes the result of the others from JSON, and shows that.
+    """
+    if patch_type == _STRATEGIC_MERGE_PATCH:
+        if isinstance(problem, UnmarshalTypeError):
+            problem = _conversion_problem(problem)
+        error = statuses.invalid_value("patch", _go_text(content), problem)
+    else:
+        error = statuses.invalid_value("patch", msgspec.json.encode(result).decode(), str(problem))
+    return statuses.invalid("", "", [error])
+
+
+#: The kinds of values in Go that JSON becomes, by the names of JSON.
+_GO_KINDS = {"array": "slice", "object": "map", "number": "int64"}
+
+
+def _conversion_problem(error: UnmarshalTypeError) -> str:
+    """The message of Go's conversion from maps, of k8s.io/apimachinery/pkg/runtime, for a value of a wrong type."""
+    if error.problem:
+        return error.problem
+    kind = _GO_KINDS.get(error.json_type, error.json_type)
+    if error.expected.startswith("["):
+        return f"cannot restore slice from {kind}"
+    if error.expected.startswith("map["):
+        return f"cannot restore map from {kind}"
+    return f"cannot restore struct from: {kind}" if "." in error.expected else f"unrecognized type: {error.expected}"
+
+
+def _go_text(value: Any) -> str:
+    """A value as Go's format ``%+v`` shows it."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{_go_text(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_go_text, value))}]"
+    if value is None:
+        return "<nil>"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def patched(obj: Object, content: Any, patch_type: str, type_: Type) -> Object:

@@ -38,6 +38,8 @@ class RESTStrategy:
 
     #: Whether ``metadata.generation`` counts changes to the spec.
     has_generation = False
+    #: Whether it counts changes to the annotations too.
+    counts_annotations = False
     #: Whether PUT of a missing object creates it.
     allow_create_on_update = False
     #: Whether PUT may omit resourceVersion.

@@ -293,7 +293,8 @@ class Registry:
         if options.authorize is not None:
             options.authorize(new, old)
         kind.strategy.prepare_for_update(new, old, self.now())
-        self._update_generation(kind, new, old)
+        if subresource != "status":
+            self._update_generation(kind, new, old)
         if options.field_manager and not applied:
             manager = FieldManager(options.field_manager, "Update", kind.api_version, subresource)
             record_update(old, new, kind.struct, manager, self.now())
@@ -358,7 +359,10 @@ class Registry:
         # The status of a custom resource without the status subresource is a field like any other.
         has_status = kind.subresources.status or kind.custom is None
         excluded = ("metadata", "status") if has_status else ("metadata",)
-        if {k: v for k, v in new.items() if k not in excluded} != {k: v for k, v in old.items() if k not in excluded}:
+        is_changed = any(new.get(field) != old.get(field) for field in {*new, *old}.difference(excluded))
+        if kind.strategy.counts_annotations and not is_changed:
+            is_changed = new["metadata"].get("annotations") != old["metadata"].get("annotations")
+        if is_changed:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     # Managed fields

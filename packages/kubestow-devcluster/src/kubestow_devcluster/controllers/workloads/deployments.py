@@ -141,7 +141,9 @@ class DeploymentController(Controller):
         annotations = deployment["metadata"].get("annotations") or {}
         revision = str(_revision(new))
         if annotations.get(_REVISION) != revision:
-            deployment = self.patch(deployment, metadata={"annotations": {**annotations, _REVISION: revision}})
+            # As a part of the status, so that it counts as no new generation.
+            revised = {"annotations": {**annotations, _REVISION: revision}}
+            deployment = self.patch(deployment, metadata=revised, subresource="status")
         return deployment, replica_sets, new["metadata"]["name"]
 
     def _create_replica_set(self, deployment: Object, replica_sets: list[Object]) -> Object:
@@ -342,15 +344,15 @@ def compute_status(
     status |= {field: counts[field] for field in _COUNTS if counts[field]}
     if "collisionCount" in old:
         status["collisionCount"] = old["collisionCount"]
-    progress = _Progress(deployment, old, counts, new, now_text)
-    status["conditions"], recheck_after = progress.evaluate(now)
     _, max_unavailable = max_surge_and_unavailable(spec)
     if counts["availableReplicas"] >= spec["replicas"] - max_unavailable:
         fields = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:
         fields = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     available = {"type": "Available", **dict(zip(("status", "reason", "message"), fields, strict=True))}
-    status["conditions"] = with_condition(status, available, now_text, update_field="lastUpdateTime")
+    with_available = {**old, "conditions": with_condition(old, available, now_text, update_field="lastUpdateTime")}
+    progress = _Progress(deployment, with_available, counts, new, now_text)
+    status["conditions"], recheck_after = progress.evaluate(now)
     status["conditions"] = [condition for condition in status["conditions"] if condition["type"] != "ReplicaFailure"]
     # The new ReplicaSet's ReplicaFailure comes first.
     ordered = [*([new] if new is not None else []), *replica_sets]

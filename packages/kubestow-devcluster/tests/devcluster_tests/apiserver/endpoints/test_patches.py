@@ -218,3 +218,71 @@ async def test_an_entry_of_managed_fields_needs_no_manager(client: Client) -> No
         patched = await client.patch(f"{path}/m?fieldManager=m", {"metadata": metadata})
         assert patched.status == 200, patched.content
     assert [one.get("manager") for one in patched.json["metadata"]["managedFields"]] == [None, "m"]
+
+
+STRATEGIC = "strategic-merge-patch+json"
+
+
+@pytest.mark.parametrize(
+    ("patch", "value", "problem"),
+    [
+        ({"spec": {"replicas": "x"}}, "map[spec:map[replicas:x]]", "unrecognized type: int32"),
+        ({"spec": {"selector": [1]}}, "map[spec:map[selector:[1]]]", "cannot restore struct from: slice"),
+        (
+            {"spec": {"template": {"spec": {"containers": "y"}}}},
+            "map[spec:map[template:map[spec:map[containers:y]]]]",
+            "cannot restore slice from string",
+        ),
+        (
+            {"z": None, "y": [True, 1.5, "s"]},
+            "map[y:[true 1.5 s] z:<nil>]",
+            'strict decoding error: unknown field "y"',
+        ),
+    ],
+)
+async def test_a_strategic_merge_patch_that_does_not_fit_is_shown_in_the_error(
+    client: Client, patch: dict[str, Any], value: str, problem: str
+) -> None:
+    """As kube-apiserver 1.36.2 responds."""
+    await client.post(DEPLOYMENTS, deployment(1))
+    rejected = await client.patch(f"{DEPLOYMENTS}/d?fieldValidation=Strict", patch, STRATEGIC)
+    assert (rejected.status, rejected.message) == (422, f' "" is invalid: patch: Invalid value: "{value}": {problem}')
+    cause = {"reason": "FieldValueInvalid", "message": f'Invalid value: "{value}": {problem}', "field": "patch"}
+    assert rejected.json["details"] == {"causes": [cause]}
+
+
+@pytest.mark.parametrize(
+    ("patch_type", "patch", "problem"),
+    [
+        (
+            "merge-patch+json",
+            {"spec": {"replicas": "x"}},
+            "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
+        ),
+        (
+            "json-patch+json",
+            [{"op": "add", "path": "/spec/zz", "value": 1}],
+            'strict decoding error: unknown field "spec.zz"',
+        ),
+    ],
+)
+async def test_another_patch_that_does_not_fit_is_rejected_with_its_result(
+    client: Client, patch_type: str, patch: Any, problem: str
+) -> None:
+    await client.post(DEPLOYMENTS, deployment(1))
+    rejected = await client.patch(f"{DEPLOYMENTS}/d?fieldValidation=Strict", patch, patch_type)
+    assert (rejected.status, rejected.json["reason"]) == (422, "Invalid")
+    assert rejected.message.startswith(' "" is invalid: patch: Invalid value: "{\\"kind\\":\\"Deployment\\"')
+    assert rejected.message.endswith(f'": {problem}')
+
+
+async def test_a_change_of_the_annotations_is_a_new_generation_of_a_deployment_only(client: Client) -> None:
+    await client.post(DEPLOYMENTS, deployment(1))
+    annotated = (await client.patch(f"{DEPLOYMENTS}/d", {"metadata": {"annotations": {"a": "b"}}})).json
+    assert annotated["metadata"]["generation"] == 2
+    in_status = {"metadata": {"annotations": {"a": "c"}}}
+    assert (await client.patch(f"{DEPLOYMENTS}/d/status", in_status)).json["metadata"]["generation"] == 2
+    replica_sets = DEPLOYMENTS.replace("deployments", "replicasets")
+    await client.post(replica_sets, deployment(1) | {"kind": "ReplicaSet"})
+    annotated = (await client.patch(f"{replica_sets}/d", {"metadata": {"annotations": {"a": "b"}}})).json
+    assert annotated["metadata"]["generation"] == 1

@@ -264,3 +264,28 @@ async def test_string_data_of_a_secret_becomes_data(client: Client) -> None:
     stored = (await client.patch(f"{secrets}/t?fieldManager=m", applied, "apply-patch+yaml")).json
     assert stored["data"] == {"a": "eg=="} and "stringData" not in stored
     assert (await client.post(secrets, {"metadata": {"name": "x"}, "stringData": {"a/b": "z"}})).status == 422
+
+
+async def test_the_type_of_a_host_path_volume_is_empty_by_default(client: Client) -> None:
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+    created = await client.post("/api/v1/persistentvolumes", {"metadata": {"name": "v"}, "spec": spec})
+    assert created.json["spec"]["hostPath"] == {"path": "/x", "type": ""}
+
+
+@pytest.mark.parametrize("template", [{}, {"labels": {"a": "b"}}])
+async def test_a_job_without_labels_has_those_of_its_pods(client: Client, template: dict[str, Any]) -> None:
+    spec = {"template": {"metadata": template, "spec": pod()["spec"] | {"restartPolicy": "Never"}}}
+    created = (
+        await client.post("/apis/batch/v1/namespaces/default/jobs", {"metadata": {"name": "j"}, "spec": spec})
+    ).json
+    assert created["metadata"]["labels"] == created["spec"]["template"]["metadata"]["labels"]
+    assert created["metadata"]["labels"]["job-name"] == "j"
+
+
+async def test_warnings_of_decoding_come_with_a_failure_too(client: Client) -> None:
+    await client.post(PODS, pod())
+    new = pod()
+    new["spec"]["replica"] = 1
+    rejected = await client.post(f"{PODS}?fieldValidation=Warn", new)
+    assert (rejected.status, rejected.json["reason"]) == (409, "AlreadyExists")
+    assert rejected.headers["Warning"] == '299 - "unknown field \\"spec.replica\\""'

@@ -42,6 +42,7 @@ def test_a_deployment_becomes_available() -> None:
         status = {name: value for name, value in current["status"].items() if name != "conditions"}
         counts = {"replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
         assert status == {"observedGeneration": 1, **counts}
+        assert [condition["type"] for condition in current["status"]["conditions"]] == ["Available", "Progressing"]
         assert current["metadata"]["annotations"][REVISION] == "1"
         assert {one["type"]: one["status"] for one in current["status"]["conditions"]} == {
             "Progressing": "True",

@@ -277,6 +277,11 @@ class PersistentVolumeStrategy(RESTStrategy):
     returns_deleted_object = True
     defaults: ClassVar = {"spec.persistentVolumeReclaimPolicy": "Retain", "spec.volumeMode": "Filesystem"}
 
+    def set_defaults(self, new: Object) -> None:
+        super().set_defaults(new)
+        if "hostPath" in new["spec"]:
+            new["spec"]["hostPath"].setdefault("type", "")
+
     def prepare_for_create(self, new: Object, now: str) -> None:
         _add_finalizer(new, "kubernetes.io/pv-protection")
         new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now}

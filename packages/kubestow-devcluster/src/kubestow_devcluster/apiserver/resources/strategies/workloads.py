@@ -121,6 +121,7 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
 
 
 class DeploymentStrategy(PodControllerStrategy):
+    counts_annotations = True
     kept_by_status_writes = ("labels",)
     defaults: ClassVar = {"spec.replicas": 1, "spec.revisionHistoryLimit": 10, "spec.progressDeadlineSeconds": 600}
     rolling_update: ClassVar = ("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
@@ -279,7 +280,9 @@ class JobStrategy(PodControllerStrategy):
     defaults: ClassVar = {"spec.completionMode": "NonIndexed", "spec.suspend": False, "spec.manualSelector": False}
 
     def set_defaults(self, new: Object) -> None:
-        spec = new["spec"]
+        spec, metadata = new["spec"], new["metadata"]
+        if not metadata.get("labels") and (labels := template_labels(spec)):
+            metadata["labels"] = labels  # one mapping, as in kube-apiserver: both get the labels of prepare_for_create
         if "parallelism" not in spec and "completions" not in spec:
             spec["completions"] = 1
         spec.setdefault("parallelism", 1)
@@ -302,6 +305,7 @@ class JobStrategy(PodControllerStrategy):
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
         for label, value in job_pod_labels(metadata.get("name", ""), metadata["uid"]).items():
             labels.setdefault(label, value)
+        metadata.setdefault("labels", labels)
         spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": metadata["uid"]}})
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
