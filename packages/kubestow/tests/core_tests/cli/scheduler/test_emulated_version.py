@@ -54,6 +54,7 @@ async def log_until(process: asyncio.subprocess.Process, message: str) -> list[d
     [
         ("v1.33.4-eks-1", [], "Emulating the API server's version", "1.33", False),
         ("v1.34.1", [], "Emulating the API server's version", "1.34", True),
+        ("v1.37.0", [], "Emulating the API server's version", "1.37", True),
         ("v1.34.1", ["--emulated-version=kube=1.33"], "Emulating the version of --emulated-version", "1.33", False),
         ("v1.29.1", ["--emulated-version=1.31"], "Emulating the version of --emulated-version", "1.31", False),
     ],
