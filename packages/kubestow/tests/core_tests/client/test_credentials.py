@@ -149,6 +149,15 @@ async def test_the_environment_takes_precedence_over_the_home_directory(
     assert (await load_credentials()).server == "https://environment:1"
 
 
+async def test_the_error_for_missing_credentials_suggests_the_kubeconfig_of_a_development_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kubestow.kubeconfig").touch()
+    with pytest.raises(InputError, match=r"give --kubeconfig \./kubestow\.kubeconfig, which kubestow up wrote"):
+        await load_credentials()
+
+
 async def test_the_error_for_missing_credentials_lists_the_loading_rules() -> None:
     with pytest.raises(InputError, match=r"kubeconfig: not given, no file at ~/\.kube/config"):
         await load_credentials()

@@ -273,7 +273,7 @@ async def run_with_quotas(folder: Path, quotas: web.Response | None, *commands: 
 async def test_live_commands_read_the_custom_resources_of_the_configured_plugins(tmp_path: Path) -> None:
     dump = tmp_path / "dump.json"
     why, explain, snapshot, offline = await run_with_quotas(
-        *(tmp_path, None, ("why", "p"), ("explain", "p"), ("snapshot", "-o", str(dump))),
+        *(tmp_path, None, ("why", "pod/p"), ("explain", "p", "-n", "default"), ("snapshot", "-o", str(dump))),
         ("explain", "p", "--cluster", str(dump)),
     )
     assert "1 Quota" in snapshot.err

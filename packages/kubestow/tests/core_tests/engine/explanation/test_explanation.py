@@ -295,3 +295,9 @@ def test_a_pod_that_no_scheduler_has_tried_says_so_unless_it_is_a_manifest() -> 
     assert explained(nodes, [], reported_pod()).reported.startswith("no attempt is reported yet: default-scheduler ")
     assert explained(nodes, [], builders.pod("probe")).reported == ""
     assert explained(nodes, [], reported_pod(node="a")).reported == ""
+
+
+def test_a_pod_whose_name_begins_with_the_given_one_is_suggested() -> None:
+    pods = [builders.pod("web-7d4b9c6f5-x2x9k"), builders.pod("other")]
+    with pytest.raises(InputError, match=r"similar: default/web-7d4b9c6f5-x2x9k$"):
+        explain(ClusterObjects.of([builders.node("a")], pods), "web")
