@@ -148,12 +148,12 @@ def _sample(text: str) -> Any:
         return {"key": _sample(text.removeprefix("map[string]"))}
     if text in SAMPLES:
         return SAMPLES[text]
-    # A JSON schema within a schema has no further ones.
-    fields = [one for one in type_entry(text).fields if one.number and not (text == SCHEMA and SCHEMA in one.type)]
+    # A JSON schema within a schema has no further ones, nor has a template of groups within such a template.
+    fields = [one for one in type_entry(text).fields if one.number and not (text in RECURSIVE and text in one.type)]
     return {field.name: _sample(field.type) for field in fields}
 
 
-SCHEMA = "V1JSONSchemaProps"
+RECURSIVE = ("V1JSONSchemaProps", "V1beta1CompositePodGroupTemplate", "V1alpha3CompositePodGroupTemplate")
 
 
 SAMPLES: dict[str, Any] = {"string": "ü", "bytes": "AP8=", "bool": True, "int32": -1, "int64": 1 << 40, "float64": 0.5}

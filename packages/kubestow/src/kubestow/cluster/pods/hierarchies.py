@@ -13,7 +13,8 @@ from typing import NamedTuple
 from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.cluster.changes.catalog import Catalog
 
-_MAX_LEVELS = 4
+MAX_LEVELS = 4
+"""The most levels of a tree, its PodGroups included."""
 
 Group = PodGroup | CompositePodGroup
 
@@ -36,7 +37,7 @@ class Hierarchies:
         while name := group.spec.parent_composite_pod_group_name:
             parent = self._composites.get(namespace, name)
             levels += 1
-            if parent is None or levels > _MAX_LEVELS:
+            if parent is None or levels > MAX_LEVELS:
                 yield None
                 return
             yield parent

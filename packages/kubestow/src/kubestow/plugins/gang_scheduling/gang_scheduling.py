@@ -25,7 +25,7 @@ from kubestow.api.scheduling import (
 )
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.pods.hierarchies import Hierarchies
+from kubestow.cluster.pods.hierarchies import MAX_LEVELS, Hierarchies
 from kubestow.cluster.pods.pod_groups import COMPOSITE, KUBERNETES, Members, PodGroupAPI, PodGroupName, native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import ExtensionPoint
@@ -143,7 +143,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """The gang of a pod; None if the pod names no group or its group does not exist."""
         name = self._pod_groups.name_for(pod)
-        root = None if name is None else self._composite_root(name)
+        root = None if name is None else self._composite_root(name, joins_members=True)
         if root is not None:
             return root if isinstance(root, Gang) else None
         return None if name is None else self._group_gang(name)
@@ -169,8 +169,11 @@ class GangScheduling(GangPlugin, PermitPlugin):
 
     # -- composite groups ----------------------------------------------------------------------------------------
 
-    def _composite_root(self, name: PodGroupName) -> Gang | Status | None:
-        """The composite gang at the top of a group's tree; why there is none; None for a group without a parent."""
+    def _composite_root(self, name: PodGroupName, *, joins_members: bool = False) -> Gang | Status | None:
+        """The composite gang at the top of a group's tree; why there is none; None for a group without a parent.
+
+        Only with ``joins_members`` composite gangs have members, at the cost of all pods of the tree.
+        """
         if self._hierarchies is None or native_name(name) is None:
             return None
         group = self._pod_groups.get(name)
@@ -178,28 +181,29 @@ class GangScheduling(GangPlugin, PermitPlugin):
             return None
         root = self._hierarchies.root_of(group)
         if isinstance(root, CompositePodGroup):
-            return self._composite_gang(root, is_root=True)
+            return self._composite_gang(root, 1, joins_members=joins_members)
         return Status.unresolvable(_NO_HIERARCHY.format(group.spec.parent_composite_pod_group_name))
 
-    def _composite_gang(self, group: CompositePodGroup, *, is_root: bool = False) -> Gang:
+    def _composite_gang(self, group: CompositePodGroup, level: int, *, joins_members: bool) -> Gang:
+        """The gang of a composite group at this level of its tree, the root being the first."""
         assert self._hierarchies is not None
         metadata, gang = group.metadata, group.spec.scheduling_policy.gang
         children = []
-        for child in self._hierarchies.children(group):
+        for child in self._hierarchies.children(group) if level < MAX_LEVELS else ():
             if isinstance(child, CompositePodGroup):
-                children.append(self._composite_gang(child))
+                children.append(self._composite_gang(child, level + 1, joins_members=joins_members))
             else:
                 own = PodGroupName(KUBERNETES.name, child.metadata.namespace, child.metadata.name)
                 children.append(self._group_gang(own) or Gang(own, "", 1, 0.0, self._members_of([])))
         name = PodGroupName(COMPOSITE, metadata.namespace, metadata.name)
-        leaves = [leaf.name for child in children for leaf in child.leaves()]
+        leaves = [leaf.name for child in children for leaf in child.leaves()] if joins_members else []
         return Gang(
             name,
             metadata.uid,
             0,
             DEFAULT_SCHEDULE_TIMEOUT,
             self._members_of([leaf for leaf in leaves if isinstance(leaf, PodGroupName)]),
-            self._terms_of(group.spec) if is_root else None,
+            self._terms_of(group.spec) if level == 1 else None,
             tuple(children),
             1 if gang is None else gang.min_group_count,
         )
@@ -211,7 +215,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
         """Whether the pods of a tree may be scheduled: enough of its groups have enough pods, and none is gated."""
         if isinstance(root, Status):
             return root
-        if root.members.gated:
+        if any(leaf.members.gated for leaf in root.leaves()):
             return Status.unresolvable(_HAS_GATED_PODS.format(root.name))
         if _is_ready(root):
             return SUCCESS
@@ -246,9 +250,11 @@ class GangScheduling(GangPlugin, PermitPlugin):
 
     def _completes_a_gang(self, old: Any, new: PodInfo) -> bool:
         """Whether the gang of an added pod has enough ready members now."""
-        gang = self.gang_of(new)
-        if gang is not None and gang.children:
-            return self._admission_to_tree(gang).ok
+        name = self._pod_groups.name_for(new)
+        root = None if name is None else self._composite_root(name)
+        if root is not None:
+            return self._admission_to_tree(root).ok
+        gang = None if name is None else self._group_gang(name)
         if gang is None or (gang.terms is not None and gang.members.gated):
             return False
         return len(gang.members.ready) >= gang.min_count

@@ -120,6 +120,15 @@ def test_trees_have_at_most_four_levels() -> None:
     check([*A, *B], condition, node("n", cpu="4"), *chain, leaf("a", 2, "c3"), leaf("b", 2, "c4"))
 
 
+def test_composite_groups_far_below_a_tree_cost_nothing() -> None:
+    def condition(harness: SchedulerHarness) -> None:
+        assert bound_count(harness, A) == 2
+
+    deep = [composite(f"d{n}", 1, parent=f"d{n - 1}" if n else "all") for n in range(2000)]
+    circle = [composite("left", 1, parent="right"), composite("right", 1, parent="left")]
+    check(A, condition, node("n", cpu="4"), composite("all", 1), *deep, *circle, leaf("a", 2, "all"))
+
+
 def test_a_tree_under_a_topology_constraint_stays_in_one_domain() -> None:
     nodes = [node(f"{rack}{n}", cpu="2", labels={"rack": rack}) for rack in "xy" for n in range(2)]
     nodes[0] = node("x0", cpu="1", labels={"rack": "x"})
