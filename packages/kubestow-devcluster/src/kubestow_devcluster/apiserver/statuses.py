@@ -181,7 +181,8 @@ class FieldError:
 
 
 def invalid_value(field: str, value: object, problem: str) -> FieldError:
-    return FieldError("FieldValueInvalid", f"Invalid value: {_json(value)}: {problem}", field)
+    message = f"Invalid value: {_json(value)}: {problem}" if problem else f"Invalid value: {_json(value)}"
+    return FieldError("FieldValueInvalid", message, field)
 
 
 def invalid_without_value(field: str, problem: str) -> FieldError:

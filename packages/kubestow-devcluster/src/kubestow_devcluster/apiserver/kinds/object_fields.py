@@ -52,6 +52,24 @@ def validate_labels(labels: dict[str, str], path: str) -> list[FieldError]:
     return errors
 
 
+def validate_label_selector(selector: Object, path: str) -> list[FieldError]:
+    errors = validate_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
+    for index, requirement in enumerate(selector.get("matchExpressions") or ()):
+        item = f"{path}.matchExpressions[{index}]"
+        operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            errors.append(invalid_value(f"{item}.operator", operator, "not a valid selector operator"))
+        elif operator in ("In", "NotIn") and not values:
+            errors.append(required_value(f"{item}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        elif operator in ("Exists", "DoesNotExist") and values:
+            problem = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            errors.append(forbidden_value(f"{item}.values", problem))
+        errors += validate_name(f"{item}.key", requirement.get("key", ""), names.qualified_name_errors)
+        for number, value in enumerate(values):
+            errors += validate_name(f"{item}.values[{number}]", value, names.label_value_errors)
+    return errors
+
+
 def validate_object_meta(metadata: Object, *, name_errors: names.NameErrors) -> list[FieldError]:
     """``name_errors`` are those that the strategy of the kind found."""
     errors: list[FieldError] = []

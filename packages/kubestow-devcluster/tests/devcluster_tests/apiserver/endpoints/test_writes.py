@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any
 
@@ -289,3 +290,55 @@ async def test_warnings_of_decoding_come_with_a_failure_too(client: Client) -> N
     rejected = await client.post(f"{PODS}?fieldValidation=Warn", new)
     assert (rejected.status, rejected.json["reason"]) == (409, "AlreadyExists")
     assert rejected.headers["Warning"] == '299 - "unknown field \\"spec.replica\\""'
+
+
+_PATH = "spec.selector.matchExpressions[0]"
+
+
+@pytest.mark.parametrize(
+    ("plural", "second"),
+    [
+        ("deployments", ": invalid label selector"),
+        ("replicasets", ": invalid label selector"),
+        ("statefulsets", ""),
+        ("daemonsets", None),
+    ],
+)
+@pytest.mark.parametrize(
+    ("requirement", "problem"),
+    [
+        (
+            {"key": "a", "operator": "Foo", "values": ["b"]},
+            f'{_PATH}.operator: Invalid value: "Foo": not a valid selector operator',
+        ),
+        (
+            {"key": "a", "operator": "In"},
+            f"{_PATH}.values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
+        ),
+        (
+            {"key": "a", "operator": "Exists", "values": ["b"]},
+            f"{_PATH}.values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+        ),
+    ],
+)
+async def test_a_malformed_selector_of_a_workload_is_rejected(
+    client: Client, plural: str, second: str | None, requirement: dict[str, Any], problem: str
+) -> None:
+    """As kube-apiserver 1.36.2 responds."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchExpressions": [requirement]}, "template": template}
+    rejected = await client.post(
+        f"/apis/apps/v1/namespaces/default/{plural}", {"metadata": {"name": "w"}, "spec": spec}
+    )
+    value = json.dumps(spec["selector"], separators=(",", ":"))
+    problems = problem if second is None else f"[{problem}, spec.selector: Invalid value: {value}{second}]"
+    assert (rejected.status, rejected.message.partition(" is invalid: ")[2]) == (422, problems)
+
+
+async def test_the_expressions_of_a_selector_must_match_the_template(client: Client) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchExpressions": [{"key": "z", "operator": "Exists"}]}, "template": template}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    rejected = await client.post(path, {"metadata": {"name": "w"}, "spec": spec})
+    problem = 'Invalid value: {"a":"b"}: `selector` does not match template `labels`'
+    assert rejected.message == f'Deployment.apps "w" is invalid: spec.template.metadata.labels: {problem}'

@@ -14,7 +14,12 @@ from kubestow.api.formats.names import NameErrors
 from kubestow.rules.workloads import job_pod_labels
 from kubestow_devcluster.apiserver.kinds import cron_schedule as cron
 from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy, set_defaults_at
-from kubestow_devcluster.apiserver.kinds.object_fields import is_zero, validate_int_or_percent, validate_labels
+from kubestow_devcluster.apiserver.kinds.object_fields import (
+    is_zero,
+    validate_int_or_percent,
+    validate_label_selector,
+    validate_labels,
+)
 from kubestow_devcluster.apiserver.resources.strategies.pods import default_pod_template, validate_pod_spec
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.statuses import (
@@ -25,6 +30,7 @@ from kubestow_devcluster.apiserver.statuses import (
     unsupported_value,
     validate_choice,
 )
+from kubestow_devcluster.apiserver.storage.store import matches_label_selector
 
 
 class PodControllerStrategy(RESTStrategy):
@@ -38,6 +44,8 @@ class PodControllerStrategy(RESTStrategy):
     noun: ClassVar = "deployment"
     #: Whether the template must have restartPolicy Always.
     requires_restart_always: ClassVar = True
+    #: The problem of a selector with invalid parts, whose template is not validated; None if it is all the same.
+    selector_problem: ClassVar[str | None] = None
 
     def set_defaults(self, new: Object) -> None:
         spec, (field, rolling_update) = new["spec"], self.rolling_update
@@ -49,8 +57,11 @@ class PodControllerStrategy(RESTStrategy):
     def validate(self, new: Object) -> list[FieldError]:
         spec = new["spec"]
         errors = self.validate_selector(spec)
+        is_readable = not errors or errors[-1] != self._unreadable_selector(spec)
         errors += validate_not_negative(spec, ("replicas", "minReadySeconds", "revisionHistoryLimit"), "spec")
         errors += self.validate_spec(spec)
+        if not is_readable:
+            return errors
         errors += validate_labels(template_labels(spec), "spec.template.labels")
         template = spec["template"].get("spec", {})
         if self.requires_restart_always and template.get("restartPolicy") in ("OnFailure", "Never"):
@@ -66,13 +77,18 @@ class PodControllerStrategy(RESTStrategy):
         selector = spec.get("selector")
         if selector is None:
             return [required_value("spec.selector")]
-        match_labels, labels = selector.get("matchLabels") or {}, template_labels(spec)
-        if not match_labels and not selector.get("matchExpressions"):
+        if errors := validate_label_selector(selector, "spec.selector"):
+            return errors if self.selector_problem is None else [*errors, self._unreadable_selector(spec)]
+        labels = template_labels(spec)
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
             return [invalid_value("spec.selector", selector, f"empty selector is invalid for {self.noun}")]
-        if any(labels.get(key) != value for key, value in match_labels.items()):
+        if not matches_label_selector(selector, labels):
             problem = "`selector` does not match template `labels`"
             return [invalid_value("spec.template.metadata.labels", labels, problem)]
         return []
+
+    def _unreadable_selector(self, spec: Object) -> FieldError:
+        return invalid_value("spec.selector", spec.get("selector"), self.selector_problem or "")
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         errors = self.validate(new)
@@ -99,11 +115,13 @@ _DEPLOYMENT_TYPES = ("Recreate", "RollingUpdate")
 
 
 class ReplicaSetStrategy(PodControllerStrategy):
+    selector_problem: ClassVar[str | None] = "invalid label selector"
     defaults: ClassVar = {"spec.replicas": 1}
     initial_status: ClassVar = {"replicas": 0}
 
 
 class ReplicationControllerStrategy(ReplicaSetStrategy):
+    selector_problem = None
     default_propagation_policy = "Orphan"
 
     def set_defaults(self, new: Object) -> None:
@@ -121,6 +139,7 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
 
 
 class DeploymentStrategy(PodControllerStrategy):
+    selector_problem: ClassVar[str | None] = "invalid label selector"
     counts_annotations = True
     kept_by_status_writes = ("labels",)
     defaults: ClassVar = {"spec.replicas": 1, "spec.revisionHistoryLimit": 10, "spec.progressDeadlineSeconds": 600}
@@ -165,6 +184,7 @@ _CLAIM_DEFAULTS = {
 
 
 class StatefulSetStrategy(PodControllerStrategy):
+    selector_problem = ""
     initial_status: ClassVar = {"replicas": 0, "availableReplicas": 0}
     noun = "statefulset"
     defaults: ClassVar = {
