@@ -235,6 +235,10 @@ class Shadow:
             if (found := search.run(observed, each)) is not None:
                 self._report(change, observed, found, race=search.race, moments=search.tried)
                 return
+        if observed.nominated and not observed.victims:
+            unseen = "its victims were evicted before the watch has shown them on the node"
+            self._report(change, observed, Comparison(Verdict.NOT_COMPARED, ""), reason=unseen, moments=search.tried)
+            return
         first = search.first or Comparison(Verdict.OTHER_OUTCOME, "the pod was not pending")
         self._report(change, observed, first, nodes=search.nodes, moments=search.tried)
 
@@ -250,7 +254,7 @@ class Shadow:
         gone = frozenset(
             each.old.metadata.uid
             for each in changes
-            if each.resource == PODS and each.is_deletion and each.old.spec.node_name in (node, "")
+            if each.resource == PODS and each.is_deletion and each.old.spec.node_name == node
         )
         shares_node = any(
             each.time >= since and each.key != change.key and each.new.status.nominated_node_name == node
@@ -382,8 +386,8 @@ class _Search:
                     break
                 moment = following
                 yield moment
-        for moment in beginnings if observed.nominated else ():
-            yield from (replace(moment, assumed=((pod, observed.nominated),)) for pod in moments.gone)
+        if observed.nominated:
+            nodes.add(observed.nominated)
         yield from moments.all(nodes)
 
 
