@@ -45,7 +45,7 @@ async def apply(objects: list[Object], home: Path) -> list[str]:
         return output.splitlines()
 
 
-@pytest.mark.parametrize("directory", ["base", "replacement"])
+@pytest.mark.parametrize("directory", ["base", "replacement", "shadow"])
 async def test_all_objects_of_a_kustomization_are_created(directory: str, tmp_path: Path) -> None:
     objects = kustomize(directory)
     assert [line.rpartition(" ")[2] for line in await apply(objects, tmp_path)] == ["created"] * len(objects)
@@ -236,8 +236,14 @@ def test_the_configuration_is_valid_and_the_role_allows_its_lease(directory: str
     assert single(objects, "Role")["metadata"]["namespace"] == configuration.leader_election.resource_namespace
 
 
-def test_the_cluster_role_allows_exactly_the_watched_resources() -> None:
-    rules = single(kustomize("base"), "ClusterRole")["rules"]
+def test_a_shadow_may_only_read() -> None:
+    rules = single(kustomize("shadow"), "ClusterRole")["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+@pytest.mark.parametrize("directory", ["base", "shadow"])
+def test_the_cluster_role_allows_exactly_the_watched_resources(directory: str) -> None:
+    rules = single(kustomize(directory), "ClusterRole")["rules"]
     allowed = {
         (group, resource)
         for rule in rules
@@ -254,7 +260,11 @@ def test_the_cluster_role_allows_exactly_the_watched_resources() -> None:
 
 
 def test_every_permission_has_a_comment() -> None:
-    for file in (DEPLOY / "base" / "cluster-role.yaml", CHART / "templates" / "cluster-role.yaml"):
+    for file in (
+        DEPLOY / "base" / "cluster-role.yaml",
+        DEPLOY / "shadow" / "cluster-role.yaml",
+        CHART / "templates" / "cluster-role.yaml",
+    ):
         lines = file.read_text().splitlines()
         first = lines.index("rules:") + 1
         assert lines[first].lstrip().startswith("#"), file

@@ -7,11 +7,13 @@ of deploy/.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from core_tests.cli.live.test_live_commands import start
 from core_tests.client.kubeconfigs import kubeconfig, save
 from core_tests.hang_limit import HANG_LIMIT
 from devcluster_tests.client import PODS, Client
@@ -67,7 +69,7 @@ class RecordingCluster:
     """An embedded cluster that records the permissions that its scheduler uses."""
 
     def __init__(self, server: DevCluster) -> None:
-        self.client = Client(server)
+        self.client, self.server = Client(server), server
         self.used: set[Permission] = set()
         self._handle = server.api.handle
         server.api.handle = self._record  # type: ignore[method-assign]
@@ -216,3 +218,24 @@ async def test_the_rules_allow_everything_the_scheduler_does_and_nothing_else(tm
     # The scenarios do not cover claims for extended resources, event series and resourceclaims/binding.
     rare = {("create", "resourceclaims"), ("delete", "resourceclaims"), ("patch", "events")}
     assert writes - used - rare == {("patch", "resourceclaims/binding")}
+
+
+async def test_a_shadow_compares_with_the_rights_of_its_role(tmp_path: Path) -> None:
+    async with scheduled(tmp_path) as cluster:
+        for obj in sorted(kustomize("shadow"), key=lambda obj: obj["kind"] != "ServiceAccount"):
+            await cluster.create(_collection(obj), obj)
+        account = "/api/v1/namespaces/kube-system/serviceaccounts/kubestow-shadow"
+        token = (await cluster.client.post(f"{account}/token", {})).json["status"]["token"]
+        (tmp_path / "shadow").mkdir()
+        file = save(tmp_path / "shadow", kubeconfig(cluster.server.url, token=token))
+        shadow = await start(Path(file), "shadow", "-o", "json", "--fail-below", "100", "--feature-gates", _GATES)
+        assert shadow.stdout is not None
+        compared, number = asyncio.create_task(shadow.stdout.readline()), 0
+        while not compared.done():  # it has listed everything once it prints its first decision
+            await cluster.pod(f"pod-{number}", cpu="10m")
+            await asyncio.wait((compared,), timeout=0.5)
+            number += 1
+        shadow.terminate()
+        _, err = await shadow.communicate()
+    assert (shadow.returncode, "forbidden" in err.decode()) == (0, False)
+    assert json.loads(compared.result())["differs"] is False

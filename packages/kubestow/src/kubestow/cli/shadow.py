@@ -174,8 +174,7 @@ async def _watch(
 
         async def judge() -> None:
             while True:
-                await clock.sleep(_PERIOD)
-                shadow.judge()
+                await clock.sleep(0 if shadow.judge() else _PERIOD)
 
         began = clock.monotonic()
         await run_until(client.subscribe(shadow.resources, shadow), judge(), wait_for_signal(), seconds=seconds)

@@ -169,6 +169,11 @@ class StateHistory:
         self._changes.extend(change for change in found if _matters(change))
         return found
 
+    def reaches(self, number: int) -> bool:
+        """Whether all kept changes from a number on are still there."""
+        is_full = len(self._changes) == self._changes.maxlen
+        return not is_full or self._changes[0].number <= number
+
     # -- earlier states ----------------------------------------------------------------------------------------------
 
     def since(self, time: float) -> list[Change]:

@@ -29,6 +29,7 @@ class Moments:
 
     ``changes`` are those around the decision in order, the ``decision`` among them, ``created`` the number of the
     change that created each object, as far as it is known, and ``effects`` the numbers of changes that follow from it.
+    A decision that was made before arrives at most so many seconds (``latest``) after it.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Moments:
         changes: Sequence[Change],
         created: dict[ObjectID, int],
         effects: Collection[int],
+        latest: float,
     ) -> None:
         self._decision, self.changes = decision, changes
         self._effects = frozenset(effects)
@@ -49,7 +51,7 @@ class Moments:
                 continue
             if change.number < self._arrival:
                 certain.add(change.number)
-            elif created.get(change.object_id, -1) < decision.number:
+            elif created.get(change.object_id, -1) < decision.number and change.time <= decision.time + latest:
                 self.free.append(change)
         self._certain = frozenset(certain)
         self._created = created

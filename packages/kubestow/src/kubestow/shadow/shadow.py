@@ -22,7 +22,7 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.engine.explanation.node_tables import NodeComparison
-from kubestow.errors import InputError
+from kubestow.errors import InputError, KubestowError
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.events.resources import PODS, WATCHED, watched
 from kubestow.scheduling.events.watch_cache import WatchCache
@@ -36,6 +36,9 @@ SETTLING_SECONDS = 1.0
 RACE_SECONDS = 5.0
 """A decision is based on a state that is not older than this."""
 
+#: Decisions are looked at for so long at a time, in seconds, before watch events are handled again.
+_BUSY_SECONDS = 0.1
+_BEHIND = "too much has happened before it could be looked at again"
 #: At most so many decisions wait for being looked at again.
 _MOST_OPEN = 2000
 #: Steps towards a moment at which no node is better than the chosen one.
@@ -169,19 +172,25 @@ class Shadow:
             observed = self._decision(change)
             if observed is None:
                 continue
-            if (reason := self._reason_not_to_compare(change.old, observed)) is not None:
-                self._report(change, observed, Comparison(Verdict.NOT_COMPARED, ""), reason=reason)
-            elif observed.nominated:
-                self._nominations.append(change)
-                self._open.append(_Open(change, observed))
-            elif change.old.spec.volumes or change.old.spec.resource_claims:
-                self._open.append(_Open(change, observed))
-            elif (found := self._compare_now(change, observed)).verdict.agrees:
-                self._report(change, observed, found)
-            else:
-                self._open.append(_Open(change, observed))
+            try:
+                self._note(change, observed)
+            except KubestowError as error:  # an object that cannot be read as a whole
+                self._leave_out(change, observed, str(error))
         while len(self._open) > _MOST_OPEN:
-            self._judge(self._open.popleft())
+            opened = self._open.popleft()
+            self._leave_out(opened.change, opened.observed, _BEHIND)
+
+    def _note(self, change: Change, observed: ObservedDecision) -> None:
+        """Compare a decision at once, or leave it for later. Raises KubestowError for a pod that cannot be read."""
+        later = observed.nominated or change.old.spec.volumes or change.old.spec.resource_claims
+        if self._belongs_to_group(change.old):
+            self._leave_out(change, observed, "the pods of a group are decided about together")
+        elif not later and (found := self._compare_now(change, observed)).verdict.agrees:
+            self._report(change, observed, found)
+        else:
+            if observed.nominated:
+                self._nominations.append(change)
+            self._open.append(_Open(change, observed))
 
     def _decision(self, change: Change) -> ObservedDecision | None:
         """What the scheduler has decided with a change of a pod, if it has."""
@@ -200,12 +209,10 @@ class Shadow:
             return None
         return ObservedDecision(message=condition.message)
 
-    def _reason_not_to_compare(self, pod: Pod, observed: ObservedDecision) -> str | None:
-        profile = self._comparer.profiles[pod.spec.scheduler_name]
-        info = self.cache.cluster.shapes.info(pod)
-        if profile.runtime.plugins.gang_source is not None and any(self.cache.cluster.pod_groups.memberships(info)):
-            return "the pods of a group are decided about together"
-        return None
+    def _belongs_to_group(self, pod: Pod) -> bool:
+        if self._comparer.profiles[pod.spec.scheduler_name].runtime.plugins.gang_source is None:
+            return False
+        return any(self.cache.cluster.pod_groups.memberships(self.cache.cluster.shapes.info(pod)))
 
     def _compare_now(self, change: Change, observed: ObservedDecision) -> Comparison:
         """Compare with the decision from the state as it has been delivered up to a change."""
@@ -214,15 +221,27 @@ class Shadow:
             go_to(moment)
             return self._comparer.compare(change.old, observed)
 
-    def judge(self, *, everything: bool = False) -> None:
-        """Look again at the decisions that are old enough, or at all that are left."""
-        due = self._monotonic() - SETTLING_SECONDS
-        while self._open and (everything or self._open[0].change.time <= due):
-            self._judge(self._open.popleft())
+    def judge(self, *, everything: bool = False) -> bool:
+        """Look again at the decisions that are old enough, or at all that are left.
 
-    def _judge(self, opened: _Open) -> None:
+        Ends early while watch events may be waiting; returns whether there is more to do.
+        """
+        began = self._monotonic()
+        while self._open and (everything or self._open[0].change.time <= began - SETTLING_SECONDS):
+            opened = self._open.popleft()
+            try:
+                self._judge(opened.change, opened.observed)
+            except KubestowError as error:  # an object that cannot be read as a whole
+                self._leave_out(opened.change, opened.observed, str(error))
+            if not everything and self._monotonic() - began > _BUSY_SECONDS:
+                return True
+        return False
+
+    def _judge(self, change: Change, observed: ObservedDecision) -> None:
         """Compare with the decisions from all states in which the scheduler may have been."""
-        change, observed = opened.change, opened.observed
+        if not self._history.reaches(change.number):
+            self._leave_out(change, observed, _BEHIND)
+            return
         changes = self._history.since(change.time - RACE_SECONDS)
         if change not in changes:  # one that other decisions do not depend on, such as a condition
             changes = sorted((*changes, change), key=lambda other: other.number)
@@ -235,6 +254,9 @@ class Shadow:
             if (found := search.run(observed, each)) is not None:
                 self._report(change, observed, found, race=search.race, moments=search.tried)
                 return
+        if observed.nominated and not observed.victims:
+            self._leave_out(change, observed, "its victims were evicted before the watch has shown them on the node")
+            return
         first = search.first or Comparison(Verdict.OTHER_OUTCOME, "the pod was not pending")
         self._report(change, observed, first, nodes=search.nodes, moments=search.tried)
 
@@ -250,7 +272,7 @@ class Shadow:
         gone = frozenset(
             each.old.metadata.uid
             for each in changes
-            if each.resource == PODS and each.is_deletion and each.old.spec.node_name in (node, "")
+            if each.resource == PODS and each.is_deletion and each.old.spec.node_name == node
         )
         shares_node = any(
             each.time >= since and each.key != change.key and each.new.status.nominated_node_name == node
@@ -294,6 +316,9 @@ class Shadow:
                 found.add(each.number)
         return frozenset(found)
 
+    def _leave_out(self, change: Change, observed: ObservedDecision, reason: str) -> None:
+        self._report(change, observed, Comparison(Verdict.NOT_COMPARED, ""), reason=reason)
+
     def _report(
         self,
         change: Change,
@@ -336,7 +361,7 @@ class _Search:
         """The result that agrees; None if none does. ``effects`` are changes that follow from the decision."""
         with self._history.travelling(self._changes) as go_to:
             for prepared in dict.fromkeys((self._prepared, frozenset[int]())):
-                moments = Moments(self._change, self._changes, self._created, effects | prepared)
+                moments = Moments(self._change, self._changes, self._created, effects | prepared, RACE_SECONDS)
                 for moment in self._tried(moments, observed, go_to):
                     go_to(moment)
                     if (found := self._compare(observed)) is not None and found.verdict.agrees:
@@ -382,8 +407,8 @@ class _Search:
                     break
                 moment = following
                 yield moment
-        for moment in beginnings if observed.nominated else ():
-            yield from (replace(moment, assumed=((pod, observed.nominated),)) for pod in moments.gone)
+        if observed.nominated:
+            nodes.add(observed.nominated)
         yield from moments.all(nodes)
 
 

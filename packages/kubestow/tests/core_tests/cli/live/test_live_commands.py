@@ -312,3 +312,62 @@ async def test_a_snapshot_without_the_custom_resources_of_a_plugin_is_refused(tm
     (found,) = await run_with_quotas(tmp_path, None, ("explain", "p", "--cluster", str(dump)))
     assert found.status == 1
     assert "quotas.v1.example.com: left out, but Quotas decides by them" in found.err
+
+
+async def test_the_shadow_of_the_scheduler_of_kubestow_up_agrees_with_it(tmp_path: Path) -> None:
+    page, record = tmp_path / "shadow.html", tmp_path / "record.bin"
+    async with up(tmp_path, "--nodes", "5") as cluster:
+        recording = await start(cluster.kubeconfig, "record", "-o", str(record))
+        shadow = await start(
+            cluster.kubeconfig,
+            *("shadow", "--fail-below", "99.9", "-o", "json", "--html", str(page), "--secure-port", "0"),
+        )
+        assert shadow.stdout is not None and shadow.stderr is not None
+        metrics = ""
+        while "/metrics" not in metrics:
+            metrics = (await shadow.stderr.readline()).decode()
+        # The first decision that it prints says that it has listed everything.
+        decided, number = asyncio.create_task(shadow.stdout.readline()), 0
+        while not decided.done():
+            await create_pod(cluster, f"early-{number}", "100m")
+            await asyncio.wait((decided,), timeout=0.5)
+            number += 1
+        for burst in range(5):
+            cpus = ["1000" if position == 19 else "100m" for position in range(20)]
+            await asyncio.gather(*(create_pod(cluster, f"pod-{burst}-{n}", cpu) for n, cpu in enumerate(cpus)))
+        results = [json.loads(decided.result())]
+        pods = {f"default/pod-{burst}-{n}" for burst in range(5) for n in range(20)}
+        while pods - {result["pod"] for result in results}:
+            results.append(json.loads(await shadow.stdout.readline()))
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(metrics.split()[-1], ssl=False) as response,
+        ):
+            exposed = await response.text()
+        shadow.terminate()
+        out, err = await shadow.communicate()
+        recording.terminate()
+        await recording.communicate()
+        replayed = await run(cluster.kubeconfig, "shadow", str(record), "--fail-below", "99.9", "-o", "json")
+    assert (shadow.returncode, "Traceback" in err.decode()) == (0, False)
+    assert [result for result in results if result["differs"]] == []
+    assert json.loads(out.splitlines()[-1])["agreement"] == 100
+    assert "kubestow_shadow_decisions_total{" in exposed
+    assert "kubestow_shadow_differences_total 0.0" in exposed
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert replayed.status == 0
+    assert json.loads(replayed.out.splitlines()[-1])["compared"] >= 100
+
+
+async def test_shadow_refuses_what_it_cannot_do(tmp_path: Path) -> None:
+    unknown = await run(tmp_path / "none", "shadow", "--scheduler-name", "other", "--duration", "1s")
+    assert (unknown.status, unknown.err) == (
+        1,
+        "kubestow: --scheduler-name: no profile other, the configuration has default-scheduler\n",
+    )
+    both = await run(tmp_path / "none", "shadow", "record.bin", "--duration", "1s")
+    assert both.status == 2
+    assert "RECORD excludes --duration" in both.err
+    missing = await run(tmp_path / "none", "shadow", str(tmp_path / "record.bin"))
+    assert missing.status == 1
+    assert "record.bin" in missing.err
