@@ -253,7 +253,8 @@ def test_the_cluster_role_allows_exactly_the_watched_resources(directory: str) -
     }
     listed = with_custom(api.kind for api in find_pod_group_apis())
     watched = {(group_of(resource), resource.plural) for resource in listed}
-    groups = {(group, "podgroups") for group in ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")}
+    projects = ("scheduling.x-k8s.io", "scheduling.volcano.sh", "scheduling.incubator.k8s.io")
+    groups = {(group, "podgroups") for group in ("scheduling.k8s.io", *projects)}
     groups |= {("scheduling.k8s.io", "compositepodgroups")}
     definitions = {("apiextensions.k8s.io", "customresourcedefinitions")}
     assert allowed == watched | groups | definitions

@@ -46,6 +46,8 @@ _STEPS = 6
 #: Sets of victims that are tried for a nomination.
 _MOST_VICTIM_SETS = 8
 _PREEMPTED = "PreemptionByScheduler"
+#: In the message of a preemption since Behaviour.PREEMPTION_TELLS_WHAT_IT_FOUND, also where the nomination stays.
+_PREEMPTS_AGAIN = "preemption: found a potential placement"
 _VOLUMES = (PersistentVolume, PersistentVolumeClaim, ResourceClaim)
 
 
@@ -203,7 +205,7 @@ class Shadow:
         if condition is None or condition.status != "False" or condition.reason == "SchedulingGated":
             return None
         nominated = new.status.nominated_node_name
-        if nominated and nominated != old.status.nominated_node_name:
+        if nominated and (nominated != old.status.nominated_node_name or _PREEMPTS_AGAIN in condition.message):
             return ObservedDecision(message=condition.message, nominated=nominated)
         if before is not None and (before.reason, before.message) == (condition.reason, condition.message):
             return None

@@ -13,7 +13,7 @@ from kubestow import config
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
-from kubestow.rules.minors import NEWEST
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource, Subscriber
 from kubestow.scheduling.scheduler import Scheduler
@@ -55,11 +55,11 @@ class DelayedCluster(MemoryAPI):
         await super().delete_pod(pod)
 
 
-def configuration(**fields: Any) -> config.KubeSchedulerConfiguration:
+def configuration(minor: Minor = DEFAULT_MINOR, **fields: Any) -> config.KubeSchedulerConfiguration:
     """A KubeSchedulerConfiguration with these fields, with their API names."""
     document = {"apiVersion": config.API_VERSION, "kind": config.KIND, **fields}
-    gates = config.FeatureGates(minor=NEWEST)
-    return config.load(document, subject="test", gates=gates, implements=implements(in_tree_registry(NEWEST)))
+    gates = config.FeatureGates(minor=minor)
+    return config.load(document, subject="test", gates=gates, implements=implements(in_tree_registry(minor)))
 
 
 def shadowed(
@@ -70,9 +70,10 @@ def shadowed(
     most_seconds: float = 0.05,
     scheduler: config.KubeSchedulerConfiguration | None = None,
     shadow: config.KubeSchedulerConfiguration | None = None,
+    minor: Minor = DEFAULT_MINOR,
 ) -> list[ComparedDecision]:
     """Run a scheduler on a cluster with its shadow beside it, and return what the shadow found."""
-    gates, registry, random = config.FeatureGates(minor=NEWEST), in_tree_registry(NEWEST), Random(seed)
+    gates, registry, random = config.FeatureGates(minor=minor), in_tree_registry(minor), Random(seed)
     results: list[ComparedDecision] = []
 
     async def main() -> None:
@@ -80,9 +81,11 @@ def shadowed(
         cluster = DelayedCluster(random, most_seconds)
         for obj in objects:
             cluster.put(obj)
-        observer = Shadow(shadow or configuration(), registry, gates, monotonic=loop.time, on_result=results.append)
+        observer = Shadow(
+            shadow or configuration(minor), registry, gates, monotonic=loop.time, on_result=results.append
+        )
         environment = Environment(cluster, VirtualClock(loop), Random(seed))
-        program = Scheduler(scheduler or configuration(), registry=registry, environment=environment, gates=gates)
+        program = Scheduler(scheduler or configuration(minor), registry=registry, environment=environment, gates=gates)
         tasks = [
             asyncio.create_task(cluster.subscribe(observer.resources, observer)),
             asyncio.create_task(program.run()),

@@ -10,6 +10,7 @@ import pytest
 from core_tests.shadow.delayed_cluster import DelayedCluster, configuration, shadowed, wrongly_bound
 from kubestow.api.core import Pod
 from kubestow.reports.text import as_markdown
+from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.shadow.comparison import Verdict
 from kubestow.shadow.report import ShadowReport, document_of_decision, line_of
 from kubestow.shadow.shadow import RACE, ComparedDecision
@@ -79,9 +80,11 @@ async def _random_workload(cluster: DelayedCluster) -> None:
         await asyncio.sleep(random.random() * 0.04)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_an_identical_scheduler_never_differs_however_the_watches_are_interleaved(seed: int) -> None:
-    results = shadowed(_random_workload, nodes(8, zones=2), seed=seed)
+@pytest.mark.parametrize(
+    ("seed", "minor"), [*((seed, DEFAULT_MINOR) for seed in range(6)), (0, Minor(37)), (7, Minor(37))]
+)
+def test_an_identical_scheduler_never_differs_however_the_watches_are_interleaved(seed: int, minor: Minor) -> None:
+    results = shadowed(_random_workload, nodes(8, zones=2), seed=seed, minor=minor)
     assert differing(results) == []
     assert len(results) > 20
     assert RACE in verdicts(results).values()

@@ -202,7 +202,7 @@ _SCHEDULER_RULES: tuple[Object, ...] = (
     },
     {
         "verbs": ["get", "list", "watch"],
-        "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],
+        "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh", "scheduling.incubator.k8s.io"],
         "resources": ["podgroups"],
     },
     {
