@@ -6,7 +6,7 @@ a report of thousands of nodes and pods is read on a phone too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kubestow.engine.explanation.explain import explain_pending
@@ -64,7 +64,9 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
         _NODES_FIGURE,
     ]
     if groups:
-        sections.append(Section("Pending pods", list(_pending(groups, decisions)), anchor="pending"))
+        sections.append(
+            Section("Pending pods", list(_pending(groups, decisions, result.in_plain_words)), anchor="pending")
+        )
     if result.preemptions or result.count(OutcomeState.PREEMPTED):
         sections.append(Section("Preemptions", list(_preemptions(result))))
     note = (
@@ -121,12 +123,16 @@ def _resources(result: SimulationResult) -> Table:
     return table
 
 
-def _pending(groups: Sequence[UnplacedGroup], decisions: Mapping[str, Explanation]) -> Iterator[Block]:
+def _pending(
+    groups: Sequence[UnplacedGroup],
+    decisions: Mapping[str, Explanation],
+    words: Callable[[UnplacedGroup], Sequence[str]],
+) -> Iterator[Block]:
     total = sum(len(group.pods) for group in groups)
     yield Paragraph(f"{total:,} pods by owner and reason, the largest group first.", note=True)
     for group in groups[:_MOST_GROUPS]:
         first = group.pods[0]
-        content: list[Block] = [_pod_names(group.pods)]
+        content: list[Block] = [_pod_names(group.pods), *map(Paragraph, words(group))]
         if first in decisions:
             content.append(Heading(f"The decision about {first}, evaluated on the cluster at the end:"))
             content += decision_blocks(decisions[first])

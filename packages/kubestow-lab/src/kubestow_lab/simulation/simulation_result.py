@@ -13,9 +13,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kubestow.api.core import Pod
+from kubestow.engine.explanation.plain_words import larger_than_any_node, plain_words
 from kubestow.errors import InputError
 from kubestow.reports.model import Block, Paragraph, Table, amount_text
 from kubestow.reports.text import Displayed
+from kubestow.rules.requests import requests_by_spec
 from kubestow_lab.simulation.arrivals import RefusedPods
 from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome, StartedPreemption, UnplacedGroup
 from kubestow_lab.simulation.plugin_failures import PluginFailure
@@ -174,7 +177,7 @@ class SimulationResult(Displayed):
                 table.add(outcome.namespace, outcome.name, outcome.state.value, outcome.node or "-")
             yield table
         if groups := self.pending_groups():
-            yield _pending(groups)
+            yield self._pending(groups)
         if self.gap is not None:
             yield from self.gap.blocks()
 
@@ -210,6 +213,27 @@ class SimulationResult(Displayed):
             amounts = (amount_text(name, requested), amount_text(name, total))
             table.add(name, *amounts, share, f"{last.fragmentation[i]:.1%}")
         return table
+
+    def _pending(self, groups: Sequence[UnplacedGroup]) -> Table:
+        table = Table("pending", "owner", "why", right=("pending",))
+        for group in groups[:_MOST_GROUPS]:
+            why = "\n".join((*self.in_plain_words(group), group.message))
+            table.add(f"{len(group.pods):,}", group.owner or group.pods[0], why)
+        rest = groups[_MOST_GROUPS:]
+        if rest:
+            table.add(f"{sum(len(group.pods) for group in rest):,}", f"… {len(rest):,} more groups", "")
+        return table
+
+    def in_plain_words(self, group: UnplacedGroup) -> list[str]:
+        """Why pending pods are on no node: what no node has for the first of them, then the scheduler's reasons."""
+        namespace, _, name = group.pods[0].partition("/")
+        pod = self.api.objects(Pod).get((namespace, name))
+        requests = {} if pod is None or not self.nodes else requests_by_spec(pod)
+        lacking = larger_than_any_node(
+            requests, lambda name: max((state.allocatable.get(name, 0) for state in self.nodes), default=0)
+        )
+        reasons = "; ".join(plain_words(group.message))
+        return [*lacking, *([reasons] if reasons else [])]
 
     def __repr__(self) -> str:
         """The numbers of pods by state."""
@@ -297,16 +321,6 @@ def _owners(outcomes: Sequence[PodOutcome]) -> Table:
         table.add(owner, f"{counts.total():,}", *cells, f"{len(nodes.get(owner, ())):,}")
     if len(largest) > _MOST_GROUPS:
         table.add(f"… {len(largest) - _MOST_GROUPS:,} more", *([""] * (len(OutcomeState) + 2)))
-    return table
-
-
-def _pending(groups: Sequence[UnplacedGroup]) -> Table:
-    table = Table("pending", "owner", "why", right=("pending",))
-    for group in groups[:_MOST_GROUPS]:
-        table.add(f"{len(group.pods):,}", group.owner or group.pods[0], group.message)
-    rest = groups[_MOST_GROUPS:]
-    if rest:
-        table.add(f"{sum(len(group.pods) for group in rest):,}", f"… {len(rest):,} more groups", "")
     return table
 
 

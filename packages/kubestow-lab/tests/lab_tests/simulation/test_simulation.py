@@ -80,6 +80,16 @@ def test_pending_pods_of_the_cluster_are_scheduled_too(tmp_path: Path) -> None:
     assert outcomes["other"].message == "no profile has the scheduler name mine"
 
 
+def test_pending_pods_are_explained_in_plain_words_before_the_schedulers_message(tmp_path: Path) -> None:
+    within = cluster(tmp_path, node("a", cpu="2"), node("b", cpu="4"))
+    result = run(within, arrivals(tmp_path, pod("p", cpu="9"), pod("q", cpu="9"), within=within))
+    [group] = result.pending_groups()
+    words = ["the pod requests 9 cpu, the largest node has 4", "2 nodes: too little CPU is free"]
+    assert result.in_plain_words(group) == words
+    assert (len(group.pods), group.message[:35]) == (2, "0/2 nodes are available: 2 Insuffic")
+    assert "\n".join((*words, group.message)) in [row[2] for row in list(result.blocks())[-1].rows]  # type: ignore[attr-defined]
+
+
 def test_gated_pods_say_what_gates_them(tmp_path: Path) -> None:
     within = cluster(tmp_path, node("a"))
     result = run(within, arrivals(tmp_path, pod("p", schedulingGates=[{"name": "x"}]), within=within))
