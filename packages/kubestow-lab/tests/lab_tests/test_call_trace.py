@@ -81,7 +81,7 @@ def test_a_gated_pod_gets_no_attempt() -> None:
     found = traced([builders.node("a")], [], builders.pod("p", gates=["example.com/quota"]))
     assert "decision" not in stages(found)
     assert results(found, "PreEnqueue", "SchedulingGates")[0].startswith("UnschedulableAndUnresolvable: ")
-    assert found.outcome == "Pending: gated by SchedulingGates"
+    assert found.outcome == "Pending: gated by SchedulingGates: waiting for scheduling gates: [example.com/quota]"
 
 
 def test_a_plugin_that_fails_is_in_the_trace() -> None:

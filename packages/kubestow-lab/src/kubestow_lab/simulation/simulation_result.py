@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kubestow.api.core import Pod
 from kubestow.engine.explanation.plain_words import larger_than_any_node, plain_words
 from kubestow.errors import InputError
-from kubestow.reports.model import Block, Paragraph, Table, amount_text
+from kubestow.reports.model import Block, Paragraph, Table, amount_text, counted
 from kubestow.reports.text import Displayed
 from kubestow.rules.requests import requests_by_spec
 from kubestow_lab.simulation.arrivals import RefusedPods
@@ -185,13 +185,14 @@ class SimulationResult(Displayed):
         last = self.timeline[-1]
         states = {origin: self.states(origin) for origin in Origin}
         total = states[Origin.WORKLOAD].total() + self.refused_count
+        nodes = counted(len(self.nodes), "node")
         lines = [
             f"{_fates(states[Origin.WORKLOAD], total, self.refused_count)};"
-            f" {last.nodes_used:,} of {len(self.nodes):,} nodes in use after {last.time:,.1f} s of virtual time"
+            f" {last.nodes_used:,} of {nodes} in use after {last.time:,.1f} s of virtual time"
         ]
         if preempted := self.count(OutcomeState.PREEMPTED):
             ran = states[Origin.CLUSTER].total()
-            lines.append(f"{preempted:,} pods preempted" + (f", {ran:,} of which ran before" if ran else ""))
+            lines.append(counted(preempted, "pod") + " preempted" + (f", {ran:,} of which ran before" if ran else ""))
             if replacements := states[Origin.REPLACEMENT].total():
                 lines[-1] += f"; of their replacements, {_fates(states[Origin.REPLACEMENT], replacements)}"
         return "\n".join(lines)
@@ -221,7 +222,7 @@ class SimulationResult(Displayed):
             table.add(f"{len(group.pods):,}", group.owner or group.pods[0], why)
         rest = groups[_MOST_GROUPS:]
         if rest:
-            table.add(f"{sum(len(group.pods) for group in rest):,}", f"… {len(rest):,} more groups", "")
+            table.add(f"{sum(len(group.pods) for group in rest):,}", "… " + counted(len(rest), "more group"), "")
         return table
 
     def in_plain_words(self, group: UnplacedGroup) -> list[str]:
@@ -238,7 +239,9 @@ class SimulationResult(Displayed):
     def __repr__(self) -> str:
         """The numbers of pods by state."""
         states = ", ".join(f"{self.count(state):,} {state.value.lower()}" for state in OutcomeState)
-        return f"<SimulationResult: {len(self.outcomes):,} pods on {len(self.nodes):,} nodes: {states}>"
+        return (
+            f"<SimulationResult: {counted(len(self.outcomes), 'pod')} on {counted(len(self.nodes), 'node')}: {states}>"
+        )
 
 
 #: A simulation may have no pods.
@@ -296,7 +299,7 @@ def _fates(states: Counter[OutcomeState], total: int, refused: int = 0) -> str:
         (states[OutcomeState.PREEMPTED], "preempted"),
         (refused, "refused"),
     )
-    return ", ".join((f"{placed:,} of {total:,} pods placed", *(f"{n:,} {what}" for n, what in others if n)))
+    return ", ".join((f"{placed:,} of {counted(total, 'pod')} placed", *(f"{n:,} {what}" for n, what in others if n)))
 
 
 #: More pods than this are shown by owner, not one by one.

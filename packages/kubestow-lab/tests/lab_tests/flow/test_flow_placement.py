@@ -86,7 +86,7 @@ def test_pods_that_flow_cannot_model_are_not_gated() -> None:
     states = {outcome.name: outcome.state for outcome in result.outcomes}
     assert states == {"plain": OutcomeState.PENDING, "with-disk": OutcomeState.RUNNING}
     [group] = result.pending_groups()
-    assert group.message == "gated by FlowPlacement"
+    assert group.message == "gated by FlowPlacement: waiting for the next round of FlowPlacement"
 
 
 def test_a_suggested_node_that_is_full_leaves_the_pod_to_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:

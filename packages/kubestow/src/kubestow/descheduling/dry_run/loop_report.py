@@ -25,7 +25,7 @@ from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.errors import InvalidObject
-from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 
 
@@ -111,7 +111,7 @@ def _headline(run: LoopReport) -> str:
     result = run.result
     if result.too_few_nodes:
         return "nothing to do: fewer than two nodes are ready and selected"
-    text = f"{len(result.evicted):,} pods evicted, {len(result.refused):,} refused"
+    text = f"{counted(len(result.evicted), 'pod')} evicted, {len(result.refused):,} refused"
     if not run.predictions:
         return text
     counts = ((run.count(state), label) for state, label in _LABELS.items())

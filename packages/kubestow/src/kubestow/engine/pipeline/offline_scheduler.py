@@ -22,6 +22,7 @@ from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
+from kubestow.reports.model import counted
 from kubestow.rules.minors import Minor
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
@@ -148,7 +149,7 @@ def similar(wanted: str, known: Iterable[str]) -> str:
 
 def extenders_text(count: int) -> str:
     """A remark about the extenders of a configuration, which are not called offline."""
-    called = "1 extender of the configuration was" if count == 1 else f"{count} extenders of the configuration were"
+    called = counted(count, "extender of the configuration was", "extenders of the configuration were")
     return f"{called} not called"
 
 
