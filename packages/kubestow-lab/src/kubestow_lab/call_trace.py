@@ -53,7 +53,7 @@ class TraceStep:
     result: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Trace(Displayed):
     """The steps of one pod in order, and how it ended. In a notebook and with rich it shows as a table."""
 
@@ -66,10 +66,6 @@ class Trace(Displayed):
         """The trace as plain data."""
         steps = [asdict(step) for step in self.steps]
         return {"pod": self.pod, "outcome": self.outcome, "steps": steps, "remarks": list(self.remarks)}
-
-    def __repr__(self) -> str:
-        """The pod and the number of steps."""
-        return f"<Trace of {self.pod}: {len(self.steps)} steps, {self.outcome}>"
 
     def blocks(self) -> tuple[Block, ...]:
         """How it ended, and the steps in a table."""

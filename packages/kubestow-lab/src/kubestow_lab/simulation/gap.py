@@ -46,7 +46,7 @@ class Figures:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Gap(Displayed):
     """What the scheduler placed (``greedy``), rounds of min-cost flow, and the best placement found (``optimum``).
 

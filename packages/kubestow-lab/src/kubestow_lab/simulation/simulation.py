@@ -87,7 +87,7 @@ class SimulationProgress:
     time: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Simulation:
     """A cluster, the pods that arrive, and a scheduler with its configuration and plugins.
 
@@ -111,6 +111,10 @@ class Simulation:
         self.gates = emulating(self.gates, self.emulated_version)
         self.registry()  # names clash here rather than in the middle of a notebook
         self.configuration = SchedulerOptions(self.configuration, self.plugins, self.gates).read_configuration()
+
+    def __repr__(self) -> str:
+        """The cluster and the pods that arrive."""
+        return f"<Simulation of {self.arrivals!r} on {self.cluster!r}>"
 
     def registry(self) -> Registry:
         """All plugin classes by name."""

@@ -52,7 +52,7 @@ class Busiest:
     nodes: tuple[NodeState, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SimulationResult(Displayed):
     """What happened. ``outcomes`` are in order of arrival, preempted pods of the initial cluster included.
 

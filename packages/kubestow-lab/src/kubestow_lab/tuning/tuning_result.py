@@ -27,7 +27,7 @@ class Trial:
         return all(mine <= theirs for mine, theirs in pairs) and any(mine < theirs for mine, theirs in pairs)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TuningResult(Displayed):
     """All trials, the base configuration first. ``seed`` is that of the search."""
 

@@ -197,7 +197,7 @@ class PoolNeed:
         return None if self.nodes is None or self.pool.price is None else self.nodes * self.pool.price
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class NodesNeeded(Displayed):
     """How many nodes to add.
 

@@ -57,7 +57,7 @@ class PodFate(msgspec.Struct, rename="camel", frozen=True):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class NodeRemoval(Displayed):
     """The nodes that were removed, the fate of their pods, and the pods of other nodes that were evicted for these.
 

@@ -29,7 +29,7 @@ from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LoopReport(Displayed):
     """The result of a loop, what becomes of the pods, and the pending pods that got a node, as (pod, node).
 

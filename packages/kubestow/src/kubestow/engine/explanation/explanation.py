@@ -38,7 +38,7 @@ class Preemption:
     violations: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation(Displayed):
     """Why a pod is on its node, or on none. In a notebook and with rich it shows as tables.
 

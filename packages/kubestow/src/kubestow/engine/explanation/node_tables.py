@@ -11,7 +11,7 @@ from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class NodeComparison(Displayed):
     """The evaluations of two nodes for a pod: why one and not the other."""
 
