@@ -10,7 +10,7 @@ import pytest
 
 from core_tests.observability.harness import Observed, observe
 from core_tests.observability.test_metrics import WaitOnPermit
-from core_tests.scheduling.gangs.groups import TEAMS, group
+from core_tests.scheduling.gangs.groups import TEAMS, gang_scheduling, group, member
 from kubestow.errors import APIError
 from kubestow.http.messages import HTTPRequest, StatusError
 from kubestow.serving.debug import SchedulingDebugger
@@ -121,6 +121,16 @@ def test_the_summary_of_a_waiting_pod_names_the_members_of_its_group_that_are_mi
 
     enabled = {"schedulerName": "default-scheduler", "plugins": {"permit": {"enabled": [{"name": "WaitOnPermit"}]}}}
     debug(scenario, node("n"), plugins=[WaitOnPermit], profiles=[enabled], pod_group_apis=[TEAMS])
+
+
+def test_the_summary_of_a_pod_whose_group_is_missing_names_the_group() -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        observed.harness.cluster.put(member("p", "team-a"))
+        await observed.harness.settle()
+        summary = 'gated by GangScheduling: waiting for pods\'s pod group "team-a" to appear in scheduling queue'
+        assert pod_state(debugger, "p")["summary"] == summary
+
+    debug(scenario, node("n"), **gang_scheduling())
 
 
 def test_a_pod_whose_binding_failed_is_in_backoff() -> None:
