@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from kubestow import config
+from kubestow.errors import ConfigurationError
 from kubestow.framework.profile import build_profile, implements
 from kubestow.plugins.registry import find_plugins
 from kubestow.testing import PluginHarness
@@ -104,6 +105,7 @@ profiles:
       estimatedScalingFactors: {cpu: 85, memory: 70}
       aggregated: {usageThresholds: {cpu: 65, memory: 95}, usageAggregationType: p95, scoreAggregationType: p95}
 """
+REGISTERED = implements(find_plugins())
 
 
 @pytest.mark.parametrize("document", [SCHEDULER_PLUGINS, KOORDINATOR], ids=["scheduler-plugins", "koordinator"])
@@ -121,6 +123,33 @@ def test_a_plugin_is_not_called_where_it_has_nothing_to_do() -> None:
     assert {each.name for each in plugins.filter} >= {"LoadAwareScheduling"}
     for point in (plugins.pre_filter, plugins.reserve):
         assert "LoadAwareScheduling" not in {each.name for each in point}
+
+
+def test_every_plugin_of_a_neighbour_that_is_not_there_is_named_with_what_comes_nearest() -> None:
+    document = yaml.safe_load(KOORDINATOR)
+    names = ("Reservation", "LoadAwareScheduling", "DeviceShare", "NodeMetadata", "CapacitySchedule")
+    document["profiles"][0]["plugins"] = {"preFilter": {"enabled": [{"name": name} for name in names]}}
+    found = [error.message.partition("Plugin ")[2] for error in config.diagnose(document, implements=REGISTERED)]
+    assert found == [
+        '"Reservation" does not exist: koordinator\'s Reservation is not there; nearest: pods of a low priority that'
+        " keep the place, which DefaultPreemption evicts",
+        '"DeviceShare" does not exist: koordinator\'s DeviceShare is not there; nearest: DynamicResources for devices'
+        " in ResourceClaims, FragmentationGradientDescent for shares of GPUs",
+        '"NodeMetadata" does not exist: scheduler-plugins\'s NodeMetadata is not there; nearest: NodeAffinity with'
+        " preferred terms about labels",
+        '"CapacitySchedule" does not exist: did you mean "CapacityScheduling"?',
+    ]
+    with pytest.raises(ConfigurationError) as raised:
+        config.load(document, implements=REGISTERED)
+    assert all(text in str(raised.value) for text in found)
+
+
+@pytest.mark.parametrize("project", entry_points(group="kubestow.absent_plugins"), ids=lambda each: each.name)
+def test_what_comes_nearest_is_there_and_what_is_absent_is_not(project: EntryPoint) -> None:
+    known = find_plugins()
+    for name, nearest in project.load().items():
+        assert name not in known
+        assert nearest.startswith(("nothing", "pods", "taints", "status.")) or nearest.split(",")[0].split()[0] in known
 
 
 @pytest.mark.parametrize("name", sorted(entry_points(group="kubestow.contributed_plugins").names))

@@ -4,8 +4,8 @@ Objects are created with new uids, and owner references between them are mapped 
 that are not in the dump are dropped: the garbage collector would delete the dependents. Namespaces, priority classes,
 runtime classes and service accounts that the objects need and the dump does not contain are created, and so are the
 ControllerRevisions of the pods of DaemonSets and StatefulSets, which would be replaced without them. Finished pods and
-objects with a deletionTimestamp are skipped. Bound pods stay on their nodes, volumes stay bound to their claims, and
-unreachable nodes stay unreachable.
+objects with a deletionTimestamp are skipped. Custom resources are created with their status if their definitions are in
+the dump. Bound pods stay on their nodes, volumes stay bound to their claims, and unreachable nodes stay unreachable.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from kubestow_devcluster.component_base.stored_objects import new_controller_ref
 
 #: Metadata that the API server assigns to each object.
 _SERVER_ASSIGNED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+_DEFINITION = "CustomResourceDefinition"
 #: Kinds that other objects depend on, in creation order; all other kinds follow.
 _CREATED_FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "Node", "ServiceAccount")
 #: Kinds that restrict the creation of others.
@@ -43,7 +44,7 @@ _HASH_LABELS = {"DaemonSet": REVISION_LABEL, "StatefulSet": "controller.kubernet
 class LoadResult(NamedTuple):
     """How many objects of each kind were created, and how many were skipped: finished, deleted, or not served here.
 
-    ``left_out`` are the messages about custom resource definitions that are invalid here.
+    ``left_out`` are the messages about custom resources and their definitions that are invalid here.
     """
 
     created: dict[str, int]
@@ -99,15 +100,22 @@ def _documents(content: bytes, subject: str) -> list[Any]:
 class _Loader:
     def __init__(self, registry: Registry, subject: str) -> None:
         self._registry, self._subject = registry, subject
-        kinds = (*registry.scheme, *registry.scheme.hub_kinds)
-        self._kinds = {(kind.api_version, kind.name): kind for kind in kinds if "create" in kind.rest.verbs}
+        self._kinds = self._creatable()
         #: The new uid of each created object by its uid in the dump.
         self._uids: dict[str, str] = {}
         self._result = LoadResult({}, {})
         self._left_out: list[str] = []
 
+    def _creatable(self) -> dict[tuple[str, str], Kind]:
+        kinds = (*self._registry.scheme, *self._registry.scheme.hub_kinds)
+        return {(kind.api_version, kind.name): kind for kind in kinds if "create" in kind.rest.verbs}
+
     def load(self, objects: list[Object]) -> LoadResult:
-        decoded = [pair for document in objects if (pair := self._decode(document)) is not None]
+        definitions = [document for document in objects if document["kind"] == _DEFINITION]
+        self._create_all([pair for document in definitions if (pair := self._decode(document)) is not None])
+        self._kinds = self._creatable()  # those of the definitions, too
+        others = (document for document in objects if document["kind"] != _DEFINITION)
+        decoded = [pair for document in others if (pair := self._decode(document)) is not None]
         self._create_all([pair for pair in decoded if pair[0].name not in _CREATED_LAST])
         self._create_all([pair for pair in decoded if pair[0].name in _CREATED_LAST])
         self._keep_revisions(decoded)
@@ -204,8 +212,9 @@ class _Loader:
     def _create(self, kind: Kind, new: Object) -> str:
         """Create an object unless it exists, as the system objects do. Raises InputError.
 
-        Returns its uid, "" for a custom resource definition that is left out.
+        Returns its uid, "" for a custom resource or a definition that is left out.
         """
+        is_custom = self._registry.scheme.is_custom(kind)
         new.pop("kind", None)
         new.pop("apiVersion", None)
         namespace = new["metadata"].get("namespace") or "default"
@@ -237,9 +246,14 @@ class _Loader:
                 elif kind.name == "PersistentVolume":
                     # The claim gets a new uid, so the reference keeps only its name.
                     (new["spec"].get("claimRef") or {}).pop("uid", None)
+                status = new.get("status")
                 stored = self._registry.create(kind, namespace, new)
+                if status is not None and is_custom and kind.subresources.status:  # which a creation does not set
+                    stored = self._registry.update(
+                        kind, namespace, stored.name, lambda old: {**old, "status": status}, subresource="status"
+                    )
             except statuses.StatusError as refused:
-                if kind.name == "CustomResourceDefinition":
+                if kind.name == _DEFINITION or is_custom:
                     self._left_out.append(refused.message)
                     return ""
                 raise InputError(self._subject, f"{_describe(kind, new)}: {refused.message}") from None

@@ -206,6 +206,46 @@ def test_an_invalid_custom_resource_definition_is_left_out_and_named(server: Dev
     assert message.startswith('CustomResourceDefinition.apiextensions.k8s.io "rollouts.argoproj.io" is invalid: ')
 
 
+async def test_custom_resources_are_created_with_their_status_after_their_definitions(
+    server: DevCluster, client: Client
+) -> None:
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}}
+    schema["properties"]["status"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}  # type: ignore[index]
+    version = {"name": "v1", "served": True, "storage": True, "subresources": {"status": {}}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "rollouts.example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": {"plural": "rollouts", "kind": "Rollout"},
+            "scope": "Namespaced",
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    sizes = {"web": 3, "bad": "three"}
+    rollouts = [
+        {
+            "apiVersion": "example.com/v1",
+            "kind": "Rollout",
+            "metadata": {"name": name, "namespace": "team", "uid": f"old-{name}"},
+            "spec": {"size": size},
+            "status": {"ready": 2},
+        }
+        for name, size in sizes.items()
+    ]
+    of_web = pod("p")
+    owner = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "web", "uid": "old-web", "controller": True}
+    of_web["metadata"] |= {"namespace": "team", "ownerReferences": [owner]}
+    loaded = read(server, listed(of_web, *rollouts, definition))
+    assert (loaded.created, loaded.skipped) == ({"CustomResourceDefinition": 1, "Rollout": 1, "Pod": 1}, {})
+    assert len(loaded.left_out) == 1 and 'Rollout.example.com "bad" is invalid' in loaded.left_out[0]
+    web = (await client.get("/apis/example.com/v1/namespaces/team/rollouts/web")).json
+    assert (web["spec"], web["status"]) == ({"size": 3}, {"ready": 2})
+    owned_pod = (await client.get("/api/v1/namespaces/team/pods/p")).json
+    assert owned_pod["metadata"]["ownerReferences"][0]["uid"] == web["metadata"]["uid"]
+
+
 _APPS = "/apis/apps/v1/namespaces/default"
 
 

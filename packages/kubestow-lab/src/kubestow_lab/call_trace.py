@@ -21,7 +21,7 @@ from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, find_po
 from kubestow.framework.interface import Permission, PostFilterResult, PreFilterResult
 from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.status import Code, Status, Verdict
-from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.observer import Call, Result
@@ -53,7 +53,7 @@ class TraceStep:
     result: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Trace(Displayed):
     """The steps of one pod in order, and how it ended. In a notebook and with rich it shows as a table."""
 
@@ -66,10 +66,6 @@ class Trace(Displayed):
         """The trace as plain data."""
         steps = [asdict(step) for step in self.steps]
         return {"pod": self.pod, "outcome": self.outcome, "steps": steps, "remarks": list(self.remarks)}
-
-    def __repr__(self) -> str:
-        """The pod and the number of steps."""
-        return f"<Trace of {self.pod}: {len(self.steps)} steps, {self.outcome}>"
 
     def blocks(self) -> tuple[Block, ...]:
         """How it ended, and the steps in a table."""
@@ -168,7 +164,7 @@ class _TraceRecorder(OutcomeRecorder):
 
     def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
         super().preemption_started(preemptors, node_name, victims)
-        self.add("preemption", given=f"{len(victims)} victims", result=f"nominated for {node_name}")
+        self.add("preemption", given=counted(len(victims), "victim"), result=f"nominated for {node_name}")
 
     def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
         self.add("preemption", result="victims are gone" if succeeded else "an eviction failed")
@@ -223,7 +219,7 @@ def _input(point: str, result: Any, recorder: _TraceRecorder) -> str:
         return "pod, nodes"
     if point in ("Filter", "Score", "NormalizeScore"):
         count = len(result) if isinstance(result, Verdict | np.ndarray) else recorder.nodes
-        nodes = "1 node" if count == 1 else f"{count:,} nodes"
+        nodes = counted(count, "node")
         return f"raw scores of {nodes}" if point == "NormalizeScore" else nodes
     if point in ("Reserve", "Permit", "PreBindPreFlight", "PreBind", "Bind", "PostBind", "Unreserve"):
         return recorder.node
@@ -240,7 +236,7 @@ def _result(result: Any) -> str:
             wait = f" for at most {result.timeout:g} s" if result.status.code is Code.WAIT else ""
             return _result(result.status) + wait
         case PreFilterResult():
-            return f"{len(result.node_names):,} nodes left"
+            return counted(len(result.node_names), "node") + " left"
         case PostFilterResult():
             victims = ", ".join(victim.key for victim in result.victims)
             where = f" on {result.nominated_node_name}, evicting {victims}" if result.nominated_node_name else ""

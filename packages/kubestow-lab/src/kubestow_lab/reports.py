@@ -6,7 +6,7 @@ a report of thousands of nodes and pods is read on a phone too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kubestow.engine.explanation.explain import explain_pending
@@ -25,6 +25,7 @@ from kubestow.reports.model import (
     Span,
     Table,
     amount_text,
+    counted,
 )
 from kubestow.reports.page import as_page
 from kubestow_lab.comparison import tables
@@ -64,7 +65,9 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
         _NODES_FIGURE,
     ]
     if groups:
-        sections.append(Section("Pending pods", list(_pending(groups, decisions)), anchor="pending"))
+        sections.append(
+            Section("Pending pods", list(_pending(groups, decisions, result.in_plain_words)), anchor="pending")
+        )
     if result.preemptions or result.count(OutcomeState.PREEMPTED):
         sections.append(Section("Preemptions", list(_preemptions(result))))
     note = (
@@ -79,8 +82,9 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
     }
     run = result.run
     subtitle = (
-        f"{len(result.outcomes):,} pods, {len(result.nodes):,} nodes, Kubernetes {run['emulatedVersion']},"
-        f" seed {run['seed']}, ties {run['ties']}: {run['attempts']:,} scheduling attempts in"
+        f"{counted(len(result.outcomes), 'pod')}, {counted(len(result.nodes), 'node')},"
+        f" Kubernetes {run['emulatedVersion']},"
+        f" seed {run['seed']}, ties {run['ties']}: {counted(run['attempts'], 'scheduling attempt')} in"
         f" {run['seconds']:,.1f} s of virtual time"
     )
     return as_page(Report("Simulation report", subtitle, sections, data))
@@ -121,20 +125,26 @@ def _resources(result: SimulationResult) -> Table:
     return table
 
 
-def _pending(groups: Sequence[UnplacedGroup], decisions: Mapping[str, Explanation]) -> Iterator[Block]:
+def _pending(
+    groups: Sequence[UnplacedGroup],
+    decisions: Mapping[str, Explanation],
+    words: Callable[[UnplacedGroup], Sequence[str]],
+) -> Iterator[Block]:
     total = sum(len(group.pods) for group in groups)
-    yield Paragraph(f"{total:,} pods by owner and reason, the largest group first.", note=True)
+    yield Paragraph(f"{counted(total, 'pod')} by owner and reason, the largest group first.", note=True)
     for group in groups[:_MOST_GROUPS]:
         first = group.pods[0]
-        content: list[Block] = [_pod_names(group.pods)]
+        content: list[Block] = [_pod_names(group.pods), *map(Paragraph, words(group))]
         if first in decisions:
             content.append(Heading(f"The decision about {first}, evaluated on the cluster at the end:"))
             content += decision_blocks(decisions[first])
-        summary = [Span(_count(group.pods), "strong"), Span(group.owner or first, "code")]
+        summary = [Span(counted(len(group.pods), "pod"), "strong"), Span(group.owner or first, "code")]
         yield Details(summary, content, group.message)
     rest = groups[_MOST_GROUPS:]
     if rest:
-        yield Paragraph(f"… and {sum(len(group.pods) for group in rest):,} pods in {len(rest):,} more groups")
+        yield Paragraph(
+            f"… and {counted(sum(len(group.pods) for group in rest), 'pod')} in {counted(len(rest), 'more group')}"
+        )
 
 
 def _decisions(
@@ -150,7 +160,9 @@ def _decisions(
 
 def _preemptions(result: SimulationResult) -> Iterator[Block]:
     victims = [outcome for outcome in result.outcomes if outcome.state is OutcomeState.PREEMPTED]
-    yield Paragraph(f"{len(result.preemptions):,} preemptions evicted {len(victims):,} pods.", note=True)
+    yield Paragraph(
+        f"{counted(len(result.preemptions), 'preemption')} evicted {counted(len(victims), 'pod')}.", note=True
+    )
     if result.preemptions:
         headings, right = (
             ("time, s", "for the pod", "priority", "on node", "victims"),
@@ -203,8 +215,8 @@ def comparison_report(comparison: SimulationComparison, checked: Sequence[Checke
     run = baseline.result.run
     versions = dict.fromkeys(side.result.run["emulatedVersion"] for side in (baseline, candidate))
     subtitle = (
-        f"{baseline.name} (baseline) and {candidate.name} (candidate): {len(baseline.result.outcomes):,} pods,"
-        f" {len(baseline.result.nodes):,} nodes, Kubernetes {' and '.join(versions)},"
+        f"{baseline.name} (baseline) and {candidate.name} (candidate): {counted(len(baseline.result.outcomes), 'pod')},"
+        f" {counted(len(baseline.result.nodes), 'node')}, Kubernetes {' and '.join(versions)},"
         f" seed {run['seed']}, ties {run['ties']}"
     )
     return as_page(Report("Comparison of two simulations", subtitle, sections, data))
@@ -241,17 +253,13 @@ def _differences(comparison: SimulationComparison) -> Iterator[Block]:
     groups = comparison.groups()
     for group in groups[:_MOST_DIFFERENCES]:
         owner = f"{group.namespace} {group.owner or 'pods without owner'}"
-        summary = [Span(f"{_count(group.pods)} {group.change.value}", "strong"), Span(owner, "code")]
+        summary = [Span(f"{counted(len(group.pods), 'pod')} {group.change.value}", "strong"), Span(owner, "code")]
         yield Details(summary, [_pod_names(group.pods)], group.reason or None)
     if len(groups) > _MOST_DIFFERENCES:
-        yield Paragraph(f"… and {len(groups) - _MOST_DIFFERENCES:,} more groups", note=True)
+        yield Paragraph(f"… and {counted(len(groups) - _MOST_DIFFERENCES, 'more group')}", note=True)
 
 
 # -- parts of both ---------------------------------------------------------------------------------------------------
-
-
-def _count(pods: Sequence[str]) -> str:
-    return "1 pod" if len(pods) == 1 else f"{len(pods):,} pods"
 
 
 def _pod_names(pods: Sequence[str]) -> Paragraph:

@@ -42,12 +42,23 @@ DEFAULT: Mapping[str, Any] = {
 }
 
 _ACTIONS = ("enqueue", "allocate", "backfill", "preempt", "reclaim")
-#: Volcano's further actions and plugins, which are not there.
+#: Volcano's further actions and plugins, which are not there; plugins with what comes nearest, if anything does.
 _OTHER_ACTIONS = ("shuffle", "gangpreempt", "gangreclaim")
-_OTHER_PLUGINS = (
-    *("cdp", "deviceshare", "extender", "network-topology-aware", "nodegroup", "numaaware", "pdb"),
-    *("rescheduling", "resource-strategy-fit", "resourcequota", "task-topology", "tdm", "usage"),
-)
+_OTHER_PLUGINS: Mapping[str, str] = {
+    "cdp": "",
+    "deviceshare": "DynamicResources for devices in ResourceClaims, FragmentationGradientDescent for shares of GPUs",
+    "extender": "extenders of a KubeSchedulerConfiguration",
+    "network-topology-aware": "NetworkOverhead",
+    "nodegroup": "NodeAffinity with labels of nodes",
+    "numaaware": "NodeResourceTopologyMatch",
+    "pdb": "DefaultPreemption, which spares pods with disruption budgets",
+    "rescheduling": "kubestow deschedule",
+    "resource-strategy-fit": "NodeResourcesFit",
+    "resourcequota": "the ResourceQuotas of the API server",
+    "task-topology": "InterPodAffinity",
+    "tdm": "",
+    "usage": "TargetLoadPacking and LoadAwareScheduling",
+}
 
 #: The functions of plugins that can be disabled, by the field that does; the others of Volcano's have no effect here.
 _FUNCTIONS = {
@@ -225,6 +236,23 @@ def read_configuration(data: Any) -> VolcanoConfiguration:
     return VolcanoConfiguration(actions, tiers, scheduler_name, rule == KUBE_BATCH_NAME)
 
 
+def unsupported_plugins(data: Any) -> Iterator[ConfigurationProblem]:
+    """All plugins of Volcano in a configuration that are not there; other mistakes are left to read_configuration."""
+    tiers = data.get("tiers") if isinstance(data, Mapping) else None
+    for index, tier in enumerate(tiers if isinstance(tiers, list) else ()):
+        plugins = tier.get("plugins") if isinstance(tier, Mapping) else None
+        for position, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
+            name = plugin.get("name") if isinstance(plugin, Mapping) else None
+            if isinstance(name, str) and name in _OTHER_PLUGINS:
+                yield _unsupported(name, f"tiers[{index}].plugins[{position}]")
+
+
+def _unsupported(name: str, path: str) -> ConfigurationProblem:
+    nearest = _OTHER_PLUGINS[name]
+    text = f'plugin "{name}" is not supported' + (f"; nearest: {nearest}" if nearest else "")
+    return ConfigurationProblem(f"{path}.name", text)
+
+
 def _actions(value: Any) -> list[str]:
     if not isinstance(value, str):
         raise ConfigurationProblem("actions", f'expected text such as "enqueue, allocate", got {_kind(value)}')
@@ -244,7 +272,7 @@ def _option(data: Mapping[str, Any], path: str) -> PluginOption:
     if not isinstance(name, str):
         raise ConfigurationProblem(f"{path}.name", f"expected the name of a plugin, got {_kind(name)}")
     if name in _OTHER_PLUGINS:
-        raise ConfigurationProblem(f"{path}.name", f'plugin "{name}" is not supported')
+        raise _unsupported(name, path)
     if name not in _ARGUMENTS:
         raise ConfigurationProblem(f"{path}.name", f'unknown plugin "{name}"{_similar(name, _ARGUMENTS)}')
     known = ("name", "arguments", "enableHierarchy", *_FUNCTIONS, *_WITHOUT_EFFECT)

@@ -20,6 +20,7 @@ from kubestow_contrib.volcano.configuration import (
     ConfigurationProblem,
     VolcanoConfiguration,
     read_configuration,
+    unsupported_plugins,
 )
 
 _THIS = [{"name": "Volcano"}]
@@ -45,14 +46,18 @@ def converted(source: bytes, subject: str) -> dict[str, Any] | None:
 
 
 def check(source: bytes) -> list[config.FieldError] | None:
-    """The first mistake in a configuration of Volcano, empty if there is none; None if it is something else."""
+    """The plugins of a configuration of Volcano that are not there, and the first mistake; empty if there is none.
+
+    None if it is something else than a configuration of Volcano.
+    """
     document = _document(source)
     if document is None:
         return None
     try:
         _convert(document)
     except ConfigurationProblem as problem:
-        return [_located(document, problem)]
+        found = [_located(document, each) for each in (*unsupported_plugins(document.data), problem)]
+        return list(dict.fromkeys(found))
     return []
 
 

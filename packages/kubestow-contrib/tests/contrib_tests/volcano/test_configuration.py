@@ -17,7 +17,7 @@ from kubestow.plugins.registry import find_plugins
 from kubestow.testing import PluginHarness
 from kubestow_contrib.volcano.configuration import DEFAULT, ConfigurationProblem
 from kubestow_contrib.volcano.configuration import read_configuration as read
-from kubestow_contrib.volcano.conversion import converted, to_scheduler_configuration
+from kubestow_contrib.volcano.conversion import check, converted, to_scheduler_configuration
 
 #: As Volcano's Helm chart has it.
 HELM_CHART = """
@@ -143,6 +143,11 @@ def argued(name: str, **arguments: Any) -> dict[str, Any]:
         (tier({}), "tiers[0].plugins[0].name", "expected the name of a plugin, got nothing"),
         (tier({"name": "gnag"}), "tiers[0].plugins[0].name", 'unknown plugin "gnag", did you mean "gang"?'),
         (tier({"name": "tdm"}), "tiers[0].plugins[0].name", 'plugin "tdm" is not supported'),
+        (
+            tier({"name": "numaaware"}),
+            "tiers[0].plugins[0].name",
+            'plugin "numaaware" is not supported; nearest: NodeResourceTopologyMatch',
+        ),
         (tier({"name": "drf"}, {"name": "drf"}), "tiers[0].plugins[1].name", "plugin drf is there twice"),
         (
             tier({"name": "drf", "enabledJobOrder": True}),
@@ -240,3 +245,12 @@ def test_convert_prints_the_profile(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("text", ["kind: KubeSchedulerConfiguration\nactions: x", "a: [", "[]", "metadata: {}"])
 def test_other_files_are_no_configuration_of_volcano(text: str) -> None:
     assert converted(text.encode(), "file") is None
+
+
+def test_all_plugins_that_are_not_there_are_reported_at_once() -> None:
+    found = check(yaml.safe_dump(tier({"name": "tdm"}, {"name": "gnag"}, {"name": "usage"})).encode())
+    assert found is not None
+    assert [error.message for error in found] == [
+        'plugin "tdm" is not supported',
+        'plugin "usage" is not supported; nearest: TargetLoadPacking and LoadAwareScheduling',
+    ]

@@ -24,6 +24,7 @@ from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.pod_placer import SCHEDULER_NAME, PlacementResult, Placer
 from kubestow.errors import PluginError
 from kubestow.framework.profile import Registry
+from kubestow.reports.text import short_repr
 from kubestow.scheduling.decision.node_selection import FirstByName, RandomTie, TieBreak
 from kubestow_lab.capacity.independent_nodes import are_independent, first_by_name, place_in_rounds, random_order
 from kubestow_lab.capacity.pod_template import PodTemplate
@@ -77,7 +78,7 @@ class StopReason:
     message: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Capacity:
     """How many instances of a template fit, and where: ``nodes`` has the node of each placement, in order."""
 
@@ -90,6 +91,10 @@ class Capacity:
     def replicas(self) -> int:
         """The number of placements."""
         return len(self.nodes)
+
+    def __repr__(self) -> str:
+        """The number of placements, and why there are no more."""
+        return short_repr("Capacity", f"{self.replicas:,} of {self.template.name}, {self.reason.message}")
 
     def per_node(self) -> dict[str, int]:
         """The number of instances on each node, in the order of the first placement there."""

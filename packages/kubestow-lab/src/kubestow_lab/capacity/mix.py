@@ -22,6 +22,7 @@ from kubestow.engine.pipeline.pod_placer import PlacementResult, Placer, Preempt
 from kubestow.errors import InputError
 from kubestow.framework.profile import Registry
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.reports.text import short_repr
 from kubestow_lab.capacity.estimate import Capacity, CapacityOptions, StopReason, instances, limit_reached
 from kubestow_lab.capacity.pod_template import PodTemplate
 
@@ -45,7 +46,7 @@ class MixOptions:
             raise InputError("gang size", f"expected 1 or more, got {self.gang_size}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CapacityMix:
     """The capacity for each template, in the order in which they were given, and what was evicted for it.
 
@@ -62,6 +63,11 @@ class CapacityMix:
     def replicas(self) -> int:
         """The number of placements."""
         return sum(capacity.replicas for capacity in self.capacities)
+
+    def __repr__(self) -> str:
+        """The number of placements of each template."""
+        placed = (f"{capacity.replicas:,} of {capacity.template.name}" for capacity in self.capacities)
+        return short_repr("CapacityMix", ", ".join(placed))
 
 
 def estimate_mix(

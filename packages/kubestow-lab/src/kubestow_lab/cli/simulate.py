@@ -10,6 +10,7 @@ import click
 
 from kubestow.cli.inputs import SchedulerInput, scheduler_options
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar, report_written
+from kubestow.reports.model import counted
 from kubestow_lab.cli.simulation_inputs import (
     SimulationInput,
     WorkloadInput,
@@ -91,7 +92,10 @@ def simulate(
     pending, refused = result.count(OutcomeState.PENDING), result.refused_count
     if max_pending is not None and pending + refused > max_pending:
         also = f" and {refused:,} refused" if refused else ""
-        click.echo(f"kubestow: {pending:,} pods are pending{also}, more than --max-pending={max_pending}", err=True)
+        click.echo(
+            f"kubestow: {counted(pending, 'pod is', 'pods are')} pending{also}, more than --max-pending={max_pending}",
+            err=True,
+        )
         return 1
     return int(failed)
 

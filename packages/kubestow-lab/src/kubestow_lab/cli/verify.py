@@ -12,6 +12,7 @@ import click
 from kubestow.cli.inputs import parse_minor
 from kubestow.cli.output import output_option, print_data
 from kubestow.errors import InputError
+from kubestow.reports.model import counted
 
 if TYPE_CHECKING:
     from kubestow_lab.conformance.scheduling_replay import ReplayMismatch
@@ -60,7 +61,7 @@ def verify(files: tuple[Path, ...], show: int, emulated_version: str, output: st
             click.echo(f"  expected  {mismatch.expected!r}")
             click.echo(f"  got       {mismatch.actual!r}")
         if len(found) > show:
-            click.echo(f"\n{area}: {len(found) - show} more mismatches")
+            click.echo(f"\n{area}: {counted(len(found) - show, 'more mismatch', 'more mismatches')}")
     click.echo(f"agree {agreed}/{total}")
     return int(agreed != total)
 

@@ -13,6 +13,7 @@ import click
 from kubestow.cli.command_group import CommandGroup
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
 from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_input, print_result, progress_bar
+from kubestow.reports.model import counted
 from kubestow_lab.cli.simulation_inputs import print_remarks, report_plugin_failures
 
 if TYPE_CHECKING:
@@ -137,6 +138,9 @@ def _report(removal: NodeRemoval, options: SchedulerOptions, output: str, max_pe
     failed = report_plugin_failures(removal.plugin_failures)
     missing = removal.count(Fate.PENDING, Fate.LOST, Fate.BLOCKED)
     if max_pending is not None and missing > max_pending:
-        click.echo(f"kubestow: {missing} pods do not come back, more than --max-pending={max_pending}", err=True)
+        click.echo(
+            f"kubestow: {counted(missing, 'pod does', 'pods do')} not come back, more than --max-pending={max_pending}",
+            err=True,
+        )
         return 1
     return int(failed)

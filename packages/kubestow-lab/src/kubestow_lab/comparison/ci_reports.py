@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
-from kubestow.reports.model import Block, Heading, Paragraph, Span
+from kubestow.reports.model import Block, Heading, Paragraph, Span, counted
 from kubestow.reports.text import as_markdown as as_text
 from kubestow.reports.text import code_span
 from kubestow_lab.comparison import tables
@@ -30,7 +30,7 @@ def _blocks(comparison: SimulationComparison, checked: Sequence[CheckedThreshold
     yield Heading(f"Scheduling: {baseline} (baseline) and {candidate} (candidate)")
     if checked:
         crossed = sum(1 for found in checked if found.crossed)
-        text = Span(f"{crossed} of {len(checked)} thresholds crossed", "strong")
+        text = Span(f"{crossed} of {counted(len(checked), 'threshold')} crossed", "strong")
         yield Paragraph(text if crossed else "No threshold is crossed.")
         yield tables.thresholds_table(checked)
     yield Paragraph(tables.headline(comparison.pods) + ".")

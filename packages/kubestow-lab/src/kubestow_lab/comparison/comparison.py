@@ -13,7 +13,7 @@ from msgspec import structs
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.text import Displayed
+from kubestow.reports.text import Displayed, short_repr
 from kubestow_lab.comparison import tables
 from kubestow_lab.comparison.minor_changes import Cause, MinorChange, find_causes, minor_changes
 from kubestow_lab.comparison.pod_differences import (
@@ -42,7 +42,7 @@ class Side:
     result: SimulationResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SimulationComparison(Displayed):
     """A baseline, a candidate, and what differs. In a notebook and with rich it shows as tables."""
 
@@ -150,7 +150,7 @@ class SimulationComparison(Displayed):
     def __repr__(self) -> str:
         """The numbers of pods by change."""
         changes = ", ".join(f"{self.count(change):,} {change.value}" for change in PodChange)
-        return f"<Comparison of {self.baseline.name} and {self.candidate.name}: {changes}>"
+        return short_repr("Comparison", f"{changes}; of {self.baseline.name} and {self.candidate.name}")
 
 
 def _position(name: str) -> tuple[int, int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from kubestow.reports.model import Span, Table
+from kubestow.reports.model import Span, Table, counted
 from kubestow_lab.comparison.minor_changes import Cause
 from kubestow_lab.comparison.pod_differences import DifferenceGroup, PodChange, PodDifference
 from kubestow_lab.comparison.simulation_metrics import MetricChange, Unit
@@ -33,7 +33,7 @@ def headline(pods: Iterable[PodDifference]) -> str:
     parts = []
     for change, wording in _WORDING.items():
         if count := counts[change]:
-            parts.append(wording.format("1 pod" if count == 1 else f"{count:,} pods"))
+            parts.append(wording.format(counted(count, "pod")))
     return "; ".join(parts) or "no pod differs"
 
 
@@ -59,7 +59,7 @@ def groups_table(groups: Sequence[DifferenceGroup], *, most: int) -> Table:
         table.add(f"{len(group.pods):,}", group.change.value, *spans)
     rest = groups[most:]
     if rest:
-        table.add(f"{sum(len(group.pods) for group in rest):,}", f"… {len(rest):,} more groups", "", "", "")
+        table.add(f"{sum(len(group.pods) for group in rest):,}", "… " + counted(len(rest), "more group"), "", "", "")
     return table
 
 

@@ -16,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from kubestow.reports.model import counted
 from kubestow.scheduling.queued_pod import Place
 from kubestow_lab.demo.demo_run import DemoProgress, DemoResult
 from kubestow_lab.workloads.report import Summary, Utilisation
@@ -104,13 +105,13 @@ class Display:
         rate = summary.placed / result.seconds if result.seconds else 0.0
         self._console.print()
         self._console.print(
-            f"[bold green]{summary.placed:,} of {summary.pods:,} pods placed[/bold green] on "
-            f"{summary.nodes_used:,} of {summary.nodes:,} nodes in {result.seconds:.1f} s "
+            f"[bold green]{summary.placed:,} of {counted(summary.pods, 'pod')} placed[/bold green] on "
+            f"{summary.nodes_used:,} of {counted(summary.nodes, 'node')} in {result.seconds:.1f} s "
             f"([bold]{rate:,.0f} pods/s[/bold])",
             highlight=False,
         )
         if result.evicted:
-            evicted = "1 pod was" if result.evicted == 1 else f"{result.evicted:,} pods were"
+            evicted = counted(result.evicted, "pod was", "pods were")
             self._console.print(f"{evicted} evicted by preemption")
         latencies = Text("no latencies: no pod was bound")
         if (latency := summary.latency) is not None:
@@ -124,7 +125,11 @@ class Display:
         if not result.completed:
             conclusion = Text("The time limit was reached before the queue was idle.", style="bold red")
         elif summary.feasible_pending:
-            feasible = f"{len(summary.feasible_pending):,} pending pods have a feasible node."
+            feasible = counted(
+                len(summary.feasible_pending),
+                "pending pod has a feasible node.",
+                "pending pods have a feasible node.",
+            )
             conclusion = Text(feasible, style="bold red")
         else:
             conclusion = Text("No pending pod has a feasible node.", style="green")
@@ -167,7 +172,7 @@ def _seconds(seconds: float) -> str:
 
 def _pending(summary: Summary) -> RenderableType:
     total = sum(len(group.pods) for group in summary.pending)
-    table = Table(title=f"{total:,} pending pods", title_justify="left", box=None, header_style="dim")
+    table = Table(title=counted(total, "pending pod"), title_justify="left", box=None, header_style="dim")
     table.add_column("pods", justify="right")
     table.add_column("requests")
     table.add_column("reason")

@@ -14,7 +14,7 @@ import msgspec
 from kubestow.api.json_text import UNDECODABLE
 from kubestow.errors import InputError
 from kubestow.files import read_file
-from kubestow.reports.model import BarChart, Block, Heading, LineChart, Paragraph, Report, Section, Span, Table
+from kubestow.reports.model import BarChart, Block, Heading, LineChart, Paragraph, Report, Section, Span, Table, counted
 from kubestow.reports.page import as_page
 from kubestow.reports.text import Displayed
 from kubestow.version import VERSION
@@ -115,7 +115,7 @@ class ComparedFigure:
         return 1 - self.ratio if self.higher_is_better else self.ratio - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ResultComparison(Displayed):
     """All rows; ``regressions`` are those that are worse by more than the limit; ``unmatched`` the workloads that only
     one of the results has."""
@@ -138,6 +138,10 @@ class ResultComparison(Displayed):
             for row in self.rows
         ]
         return {"rows": rows, "unmatched": self.unmatched}
+
+    def __repr__(self) -> str:
+        """The numbers of figures, and of those that are worse."""
+        return f"<ResultComparison: {counted(len(self.rows), 'figure')}, {len(self.regressions):,} worse>"
 
     def blocks(self) -> Iterator[Block]:
         """Both results side by side."""

@@ -20,6 +20,7 @@ from kubestow.engine.input.documents import Problems, SourceObject, read_objects
 from kubestow.engine.input.object_defaults import with_default_class
 from kubestow.errors import InputError, InvalidObject
 from kubestow.plugins.registry import find_workload_kinds
+from kubestow.reports.model import counted
 from kubestow.rules.claims import ephemeral_claim, resource_claim
 from kubestow.rules.owners import generated_name, generated_suffix
 from kubestow.scheduling.events.resources import NODES, PODS
@@ -58,7 +59,7 @@ class RefusedPods:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.owner}: {self.count:,} pods refused: {self.message}"
+        return f"{self.owner}: {counted(self.count, 'pod')} refused: {self.message}"
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ class Arrivals:
         """What pods the workload lacks, for people."""
         if self.not_expanded:
             names = ", ".join(self.not_expanded[:_NAMED]) + (", …" if len(self.not_expanded) > _NAMED else "")
-            yield f"{len(self.not_expanded):,} workloads were not expanded into pods: {names}"
+            yield f"{counted(len(self.not_expanded), 'workload was', 'workloads were')} not expanded into pods: {names}"
 
     @property
     def refused_count(self) -> int:
@@ -109,7 +110,7 @@ class Arrivals:
 
     def __repr__(self) -> str:
         """The number of pods."""
-        return f"<Arrivals: {len(self.pods):,} pods>"
+        return f"<Arrivals: {counted(len(self.pods), 'pod')}>"
 
 
 class _Named(msgspec.Struct):

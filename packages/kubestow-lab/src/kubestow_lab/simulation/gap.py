@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 
 _SHOWN = 12
@@ -46,7 +46,7 @@ class Figures:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Gap(Displayed):
     """What the scheduler placed (``greedy``), rounds of min-cost flow, and the best placement found (``optimum``).
 
@@ -131,16 +131,19 @@ class Gap(Displayed):
         cost = "proven least" if self.cost_proven else "not proven least"
         more = self.optimum.cost - self.greedy.cost
         placed, displaced, moved = len(self.newly_placed), len(self.displaced), len(self.moved)
+        pods = f"{'-' if gap < 0 else '+'}{counted(abs(gap), 'pod')}"
         lines = [
-            f"gap: {gap:+,} pods ({known}), cost {more:+,} by {self.cost_model} ({cost})",
-            f"{placed:,} pending pods placed, {displaced:,} displaced, {moved:,} moved",
+            f"gap: {pods} ({known}), cost {more:+,} by {self.cost_model} ({cost})",
+            f"{counted(placed, 'pending pod')} placed, {displaced:,} displaced, {moved:,} moved",
         ]
         if not self.pods:
             lines.append("no pod takes part: all have ended, or keep their nodes")
         if self.refused:
-            lines.append(f"the engine refused {len(self.refused):,} placements of the solver")
+            lines.append(f"the engine refused {counted(len(self.refused), 'placement')} of the solver")
         if self.unmodelled:
-            lines.append(f"{len(self.unmodelled):,} pending pods are not modelled (volumes, claims, devices, gangs)")
+            pods = counted(len(self.unmodelled), "pending pod is", "pending pods are")
+            lines.append(f"{pods} not modelled (volumes, claims, devices, gangs)")
         if self.ineligible:
-            lines.append(f"{len(self.ineligible):,} pending pods are gated, being deleted or without a profile")
+            pods = counted(len(self.ineligible), "pending pod is", "pending pods are")
+            lines.append(f"{pods} gated, being deleted or without a profile")
         return "\n".join(lines)

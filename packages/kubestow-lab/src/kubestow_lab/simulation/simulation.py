@@ -22,11 +22,12 @@ from kubestow.client.http_json import STAND_IN
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
-from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating
+from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating, extenders_text
 from kubestow.errors import InputError, Unreachable
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
 from kubestow.plugins.registry import find_pod_group_apis
+from kubestow.reports.model import counted
 from kubestow.rules.requests import requests_by_spec
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.environment import Environment
@@ -86,7 +87,7 @@ class SimulationProgress:
     time: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Simulation:
     """A cluster, the pods that arrive, and a scheduler with its configuration and plugins.
 
@@ -110,6 +111,10 @@ class Simulation:
         self.gates = emulating(self.gates, self.emulated_version)
         self.registry()  # names clash here rather than in the middle of a notebook
         self.configuration = SchedulerOptions(self.configuration, self.plugins, self.gates).read_configuration()
+
+    def __repr__(self) -> str:
+        """The cluster and the pods that arrive."""
+        return f"<Simulation of {self.arrivals!r} on {self.cluster!r}>"
 
     def registry(self) -> Registry:
         """All plugin classes by name."""
@@ -358,7 +363,7 @@ class _Run:
         configuration = self._simulation.configuration
         assert isinstance(configuration, config.KubeSchedulerConfiguration)
         if configuration.extenders:
-            yield f"{len(configuration.extenders)} extenders of the configuration were not called"
+            yield extenders_text(len(configuration.extenders))
         yield from self._simulation.arrivals.remarks
         for url in self._unasked:
             yield f"{url} was not asked for measurements; a file can stand in for a load-watcher (--measurements)"
@@ -366,7 +371,8 @@ class _Run:
             yield f"the scheduler was still busy {_MAX_IDLE:.0f} s after the last pod came or went"
         unreplaced = [o for o in self._recorder.outcomes.values() if o.state is OutcomeState.PREEMPTED and not o.owner]
         if unreplaced:
-            yield f"{len(unreplaced)} preempted pods have no controller and were not created anew"
+            pods = counted(len(unreplaced), "preempted pod was", "preempted pods were")
+            yield f"{pods} not created anew, for want of a controller"
 
 
 def _requests(pods: Iterable[Pod]) -> Iterator[Mapping[str, int]]:

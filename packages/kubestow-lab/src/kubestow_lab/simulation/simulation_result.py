@@ -13,9 +13,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kubestow.api.core import Pod
+from kubestow.engine.explanation.plain_words import larger_than_any_node, plain_words
 from kubestow.errors import InputError
-from kubestow.reports.model import Block, Paragraph, Table, amount_text
+from kubestow.reports.model import Block, Paragraph, Table, amount_text, counted
 from kubestow.reports.text import Displayed
+from kubestow.rules.requests import requests_by_spec
 from kubestow_lab.simulation.arrivals import RefusedPods
 from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome, StartedPreemption, UnplacedGroup
 from kubestow_lab.simulation.plugin_failures import PluginFailure
@@ -49,7 +52,7 @@ class Busiest:
     nodes: tuple[NodeState, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SimulationResult(Displayed):
     """What happened. ``outcomes`` are in order of arrival, preempted pods of the initial cluster included.
 
@@ -174,7 +177,7 @@ class SimulationResult(Displayed):
                 table.add(outcome.namespace, outcome.name, outcome.state.value, outcome.node or "-")
             yield table
         if groups := self.pending_groups():
-            yield _pending(groups)
+            yield self._pending(groups)
         if self.gap is not None:
             yield from self.gap.blocks()
 
@@ -182,13 +185,14 @@ class SimulationResult(Displayed):
         last = self.timeline[-1]
         states = {origin: self.states(origin) for origin in Origin}
         total = states[Origin.WORKLOAD].total() + self.refused_count
+        nodes = counted(len(self.nodes), "node")
         lines = [
             f"{_fates(states[Origin.WORKLOAD], total, self.refused_count)};"
-            f" {last.nodes_used:,} of {len(self.nodes):,} nodes in use after {last.time:,.1f} s of virtual time"
+            f" {last.nodes_used:,} of {nodes} in use after {last.time:,.1f} s of virtual time"
         ]
         if preempted := self.count(OutcomeState.PREEMPTED):
             ran = states[Origin.CLUSTER].total()
-            lines.append(f"{preempted:,} pods preempted" + (f", {ran:,} of which ran before" if ran else ""))
+            lines.append(counted(preempted, "pod") + " preempted" + (f", {ran:,} of which ran before" if ran else ""))
             if replacements := states[Origin.REPLACEMENT].total():
                 lines[-1] += f"; of their replacements, {_fates(states[Origin.REPLACEMENT], replacements)}"
         return "\n".join(lines)
@@ -211,10 +215,33 @@ class SimulationResult(Displayed):
             table.add(name, *amounts, share, f"{last.fragmentation[i]:.1%}")
         return table
 
+    def _pending(self, groups: Sequence[UnplacedGroup]) -> Table:
+        table = Table("pending", "owner", "why", right=("pending",))
+        for group in groups[:_MOST_GROUPS]:
+            why = "\n".join((*self.in_plain_words(group), group.message))
+            table.add(f"{len(group.pods):,}", group.owner or group.pods[0], why)
+        rest = groups[_MOST_GROUPS:]
+        if rest:
+            table.add(f"{sum(len(group.pods) for group in rest):,}", "… " + counted(len(rest), "more group"), "")
+        return table
+
+    def in_plain_words(self, group: UnplacedGroup) -> list[str]:
+        """Why pending pods are on no node: what no node has for the first of them, then the scheduler's reasons."""
+        namespace, _, name = group.pods[0].partition("/")
+        pod = self.api.objects(Pod).get((namespace, name))
+        requests = {} if pod is None or not self.nodes else requests_by_spec(pod)
+        lacking = larger_than_any_node(
+            requests, lambda name: max((state.allocatable.get(name, 0) for state in self.nodes), default=0)
+        )
+        reasons = "; ".join(plain_words(group.message))
+        return [*lacking, *([reasons] if reasons else [])]
+
     def __repr__(self) -> str:
         """The numbers of pods by state."""
         states = ", ".join(f"{self.count(state):,} {state.value.lower()}" for state in OutcomeState)
-        return f"<SimulationResult: {len(self.outcomes):,} pods on {len(self.nodes):,} nodes: {states}>"
+        return (
+            f"<SimulationResult: {counted(len(self.outcomes), 'pod')} on {counted(len(self.nodes), 'node')}: {states}>"
+        )
 
 
 #: A simulation may have no pods.
@@ -272,7 +299,7 @@ def _fates(states: Counter[OutcomeState], total: int, refused: int = 0) -> str:
         (states[OutcomeState.PREEMPTED], "preempted"),
         (refused, "refused"),
     )
-    return ", ".join((f"{placed:,} of {total:,} pods placed", *(f"{n:,} {what}" for n, what in others if n)))
+    return ", ".join((f"{placed:,} of {counted(total, 'pod')} placed", *(f"{n:,} {what}" for n, what in others if n)))
 
 
 #: More pods than this are shown by owner, not one by one.
@@ -297,16 +324,6 @@ def _owners(outcomes: Sequence[PodOutcome]) -> Table:
         table.add(owner, f"{counts.total():,}", *cells, f"{len(nodes.get(owner, ())):,}")
     if len(largest) > _MOST_GROUPS:
         table.add(f"… {len(largest) - _MOST_GROUPS:,} more", *([""] * (len(OutcomeState) + 2)))
-    return table
-
-
-def _pending(groups: Sequence[UnplacedGroup]) -> Table:
-    table = Table("pending", "owner", "why", right=("pending",))
-    for group in groups[:_MOST_GROUPS]:
-        table.add(f"{len(group.pods):,}", group.owner or group.pods[0], group.message)
-    rest = groups[_MOST_GROUPS:]
-    if rest:
-        table.add(f"{sum(len(group.pods) for group in rest):,}", f"… {len(rest):,} more groups", "")
     return table
 
 

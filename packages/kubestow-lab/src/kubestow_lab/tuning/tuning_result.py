@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubestow import config
-from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 from kubestow_lab.tuning.search_space import Candidate, SearchSpace
 
@@ -27,7 +27,7 @@ class Trial:
         return all(mine <= theirs for mine, theirs in pairs) and any(mine < theirs for mine, theirs in pairs)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TuningResult(Displayed):
     """All trials, the base configuration first. ``seed`` is that of the search."""
 
@@ -111,4 +111,4 @@ class TuningResult(Displayed):
 
     def __repr__(self) -> str:
         """The numbers of trials."""
-        return f"<TuningResult: {len(self.trials)} trials, {len(self.front)} not beaten>"
+        return f"<TuningResult: {counted(len(self.trials), 'trial')}, {len(self.front)} not beaten>"

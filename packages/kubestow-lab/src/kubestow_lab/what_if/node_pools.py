@@ -31,7 +31,7 @@ from kubestow.engine.input.documents import convert_part, read_yaml
 from kubestow.engine.input.object_defaults import with_defaults
 from kubestow.engine.pipeline.offline_scheduler import similar
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
-from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 from kubestow.rules.requests import requests_by_spec
 
@@ -197,7 +197,7 @@ class PoolNeed:
         return None if self.nodes is None or self.pool.price is None else self.nodes * self.pool.price
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class NodesNeeded(Displayed):
     """How many nodes to add.
 
@@ -250,7 +250,7 @@ class NodesNeeded(Displayed):
     def answer(self) -> str:
         """The answer in one line."""
         never = sum(len(group.pods) for group in self.never)
-        fitting = f"{self.fitting:,} of {self.pods:,} pods fit without further nodes"
+        fitting = f"{self.fitting:,} of {counted(self.pods, 'pod')} fit without further nodes"
         others = f"; {never:,} fit with no number of nodes" if never else ""
         if not self.mix:
             return f"{fitting}{others}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 from kubestow_lab.simulation.outcomes import PodOutcome
 from kubestow_lab.simulation.plugin_failures import PluginFailure
@@ -57,7 +57,7 @@ class PodFate(msgspec.Struct, rename="camel", frozen=True):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class NodeRemoval(Displayed):
     """The nodes that were removed, the fate of their pods, and the pods of other nodes that were evicted for these.
 
@@ -91,14 +91,14 @@ class NodeRemoval(Displayed):
 
     def blocks(self) -> Iterator[Block]:
         """The numbers of pods by fate, and each pod; many pods by owner, fate and reason."""
-        nodes = ", ".join(self.nodes) if len(self.nodes) <= _FEW_NODES else f"{len(self.nodes):,} nodes"
+        nodes = ", ".join(self.nodes) if len(self.nodes) <= _FEW_NODES else counted(len(self.nodes), "node")
         counts = Counter(pod.fate for pod in self.pods)
         fates = ", ".join(f"{counts[fate]:,} {_PHRASES[fate]}" for fate in Fate if counts[fate]) or "no pods"
         verb = "draining" if self.cause == "drain" else "losing"
         yield Paragraph(f"{verb} {nodes}: {fates}")
         if self.preempted:
             keys = ", ".join(outcome.key for outcome in self.preempted[:_FEW_PODS])
-            yield Paragraph(f"{len(self.preempted):,} pods of other nodes are evicted for them: {keys}")
+            yield Paragraph(f"evicted for them on other nodes, {counted(len(self.preempted), 'pod')}: {keys}")
         if len(self.pods) > _FEW_PODS:
             yield _owners(self.pods)
         elif self.pods:

@@ -216,7 +216,7 @@ def test_simulate_exits_with_1_if_more_pods_are_pending_than_allowed(
     arguments = ("simulate", "--cluster", files["dump"], "--workload", files["deploy"])
     assert run(*arguments, "--max-pending", 1).status == 0
     crossed = run(*arguments, "--max-pending", 0)
-    assert (crossed.status, "1 pods are pending, more than --max-pending=0" in crossed.err) == (1, True)
+    assert (crossed.status, "1 pod is pending, more than --max-pending=0" in crossed.err) == (1, True)
 
 
 _FAILING_PLUGIN = """
@@ -301,12 +301,12 @@ def test_workloads_of_kinds_without_a_known_controller_are_named(
     rollout["spec"] = {"replicas": 3, "template": template}
     other: Object = {"apiVersion": "example.com/v1", "kind": "Theme", "metadata": {"name": "t"}, "spec": {"a": 1}}
     arguments = ("--cluster", files["dump"], "--workload")
-    remark = "remark: 1 workloads were not expanded into pods: Rollout default/web"
+    remark = "remark: 1 workload was not expanded into pods: Rollout default/web"
     path = write(tmp_path, rollout, other, pod("p"), name="rollout.json")
     assert remark in run("simulate", *arguments, path).err
     assert remark in run("what-if", "add-nodes", *arguments, path, "--like", "a").err
     alone = run("simulate", *arguments, write(tmp_path, rollout, name="alone.json"))
-    assert (alone.status, "; 1 workloads were not expanded into pods" in alone.err) == (1, True)
+    assert (alone.status, "; 1 workload was not expanded into pods" in alone.err) == (1, True)
 
 
 def test_a_plugin_that_is_no_module_is_perhaps_in_a_file(run: Callable[..., Run], files: dict[str, Path]) -> None:
@@ -459,7 +459,7 @@ def test_what_if_a_node_is_drained_or_lost(run: Callable[..., Run], tmp_path: Pa
     assert drained.out.startswith("draining a: 1 come back on other nodes, 1 stay pending\n")
     lost = run("what-if", "lose", "--zone", "east", "--cluster", dump, "-o", "json", "--max-pending", "0")
     assert (lost.status, json.loads(lost.out)["summary"]["Pending"]) == (1, 1)
-    assert lost.err == "kubestow: 1 pods do not come back, more than --max-pending=0\n"
+    assert lost.err == "kubestow: 1 pod does not come back, more than --max-pending=0\n"
     assert run("what-if", "lose", "--cluster", dump).status == 2
     unknown = run("what-if", "drain", "c", "--cluster", dump)
     assert (unknown.status, unknown.err) == (1, "kubestow: node c: no such node in the cluster\n")

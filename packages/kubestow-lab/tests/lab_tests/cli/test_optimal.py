@@ -73,8 +73,8 @@ def test_options_of_the_optimum_need_it(run: Callable[..., Run], option: tuple[s
 def test_the_table_and_the_documents_say_what_the_optimum_places(run: Callable[..., Run]) -> None:
     pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
     table = run("--optimal").out
-    assert "gap: +1 pods (proven optimal)" in table
-    assert "1 pending pods placed, 0 displaced, 1 moved" in table
+    assert "gap: +1 pod (proven optimal)" in table
+    assert "1 pending pod placed, 0 displaced, 1 moved" in table
     report = json.loads(run("--optimal", "--cost-model", "octopus", "-o", "json").out)["optimal"]
     assert (report["greedy"]["placed"], report["optimum"]["placed"], report["proven"]) == (2, 3, True)
     assert [each["pod"] for each in report["newlyPlaced"]] == ["default/large"]

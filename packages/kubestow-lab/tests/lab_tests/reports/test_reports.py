@@ -117,7 +117,7 @@ def test_a_simulation_report_has_the_result(tmp_path: Path) -> None:
     assert "2 pods ReplicaSet/tall web-" in page.text
     assert "The decision about default/tall web-" in page.text
     assert "NodeResourcesFit: Insufficient cpu" in page.text
-    assert "1 preemptions evicted 1 pods." in page.text
+    assert "1 preemption evicted 1 pod." in page.text
     assert "default/urgent web" in page.text
     [preemption] = result.as_json()["preemptions"]
     assert preemption | {"time": 0} == {

@@ -24,7 +24,7 @@ from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow.reports.model import Paragraph, amount_text
+from kubestow.reports.model import Paragraph, Table, amount_text
 from kubestow.testing import builders
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.manifests import resulting_objects
@@ -78,6 +78,18 @@ def test_pending_pods_of_the_cluster_are_scheduled_too(tmp_path: Path) -> None:
     outcomes = by_name(run(within))
     assert outcomes["waiting"].node == "a"
     assert outcomes["other"].message == "no profile has the scheduler name mine"
+
+
+def test_pending_pods_are_explained_in_plain_words_before_the_schedulers_message(tmp_path: Path) -> None:
+    within = cluster(tmp_path, node("a", cpu="2"), node("b", cpu="4"))
+    result = run(within, arrivals(tmp_path, pod("p", cpu="9"), pod("q", cpu="9"), within=within))
+    [group] = result.pending_groups()
+    words = ["the pod requests 9 cpu, the largest node has 4", "2 nodes: too little CPU is free"]
+    assert result.in_plain_words(group) == words
+    assert (len(group.pods), group.message[:35]) == (2, "0/2 nodes are available: 2 Insuffic")
+    *_, table = result.blocks()
+    assert isinstance(table, Table)
+    assert table.rows == [("2", "default/p", "\n".join((*words, group.message)))]
 
 
 def test_gated_pods_say_what_gates_them(tmp_path: Path) -> None:
@@ -154,9 +166,9 @@ def test_preempted_pods_are_replaced_by_their_controller(tmp_path: Path) -> None
     assert origins == [Origin.CLUSTER, Origin.WORKLOAD, Origin.REPLACEMENT]
     headline, *_ = result.blocks()
     assert isinstance(headline, Paragraph)
-    assert headline.text.startswith("1 of 1 pods placed; 1 of 1 nodes in use")
+    assert headline.text.startswith("1 of 1 pod placed; 1 of 1 node in use")
     assert headline.text.endswith(
-        "\n1 pods preempted, 1 of which ran before; of their replacements, 0 of 1 pods placed, 1 pending"
+        "\n1 pod preempted, 1 of which ran before; of their replacements, 0 of 1 pod placed, 1 pending"
     )
     assert result.run["preemptions"] == 1
     alone = run(within, arrivals(tmp_path, high, within=within), replacements=False)
@@ -257,7 +269,7 @@ def test_the_resulting_cluster_is_a_cluster_again(tmp_path: Path) -> None:
     assert placed["p"]["metadata"]["annotations"] == {"note": "kept"}
     assert placed["p"]["spec"]["containers"][0]["image"] == "x"
     again = cluster(tmp_path, *objects)
-    assert repr(again) == "<Cluster: 1 nodes, 2 placed and 0 pending pods>"
+    assert repr(again) == "<Cluster: 1 node, 2 placed and 0 pending pods>"
     assert not again.summary.problems
     assert {p.metadata.name: p.metadata.uid for p in again.pods} == {
         p.metadata.name: p.metadata.uid for p in result.api.pods()
@@ -285,7 +297,7 @@ def test_a_replaced_pod_of_the_resulting_cluster_is_not_where_it_was(tmp_path: P
         assert pods[name]["spec"]["containers"][0]["env"] == [{"name": "A", "value": "b"}]
         assert pods[name]["metadata"]["annotations"] == {"note": "kept"}
     assert pods["high"]["status"]["phase"] == "Running"
-    assert repr(cluster(tmp_path, *objects)) == "<Cluster: 1 nodes, 1 placed and 2 pending pods>"
+    assert repr(cluster(tmp_path, *objects)) == "<Cluster: 1 node, 1 placed and 2 pending pods>"
 
 
 def test_pods_of_the_resulting_cluster_have_their_claims(tmp_path: Path) -> None:
@@ -323,7 +335,7 @@ def test_tables_have_columns_of_equal_length(tmp_path: Path) -> None:
         assert {len(column) for column in result.columns(table).values()} == {length}
     with pytest.raises(ValueError, match="no table 'other'"):
         result.columns("other")
-    assert repr(result) == "<SimulationResult: 3 pods on 1 nodes: 3 running, 0 completed, 0 pending, 0 preempted>"
+    assert repr(result) == "<SimulationResult: 3 pods on 1 node: 3 running, 0 completed, 0 pending, 0 preempted>"
     assert "<pre>" in result._repr_html_()
 
 

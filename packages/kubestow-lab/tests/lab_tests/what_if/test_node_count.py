@@ -83,7 +83,7 @@ def test_pods_that_fit_with_no_number_of_nodes_are_named_and_the_rest_is_answere
 def test_if_no_pod_ever_fits_there_is_no_mix(tmp_path: Path) -> None:
     found = needed(tmp_path, [pod("huge", cpu="8")], pool("small", "4"))
     assert (found.mix, found.fitting, [group.pods for group in found.never]) == (None, 0, [("default/huge",)])
-    assert found.answer() == "0 of 1 pods fit without further nodes; 1 fit with no number of nodes"
+    assert found.answer() == "0 of 1 pod fit without further nodes; 1 fit with no number of nodes"
 
 
 def test_what_exceeds_the_largest_pools_is_set_aside(tmp_path: Path) -> None:

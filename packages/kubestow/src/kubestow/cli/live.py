@@ -124,7 +124,7 @@ async def _scheduler_report(transport: Transport, namespace: str, name: str) -> 
 
 
 def _report_text(report: dict[str, Any]) -> str:
-    from kubestow.engine.explanation.plain_words import number_of_nodes
+    from kubestow.reports.model import counted
 
     lines = [f"{report.get('pod', '')}: {report['summary']}"]
     queue = report.get("queue", {})
@@ -133,7 +133,7 @@ def _report_text(report: dict[str, Any]) -> str:
         return "\n".join([*lines, "", *report["explanation"]["summary"]])
     now = report.get("now", {})
     if "feasible" in now:
-        lines.append(f"now it fits on {now['feasible']:,} of {number_of_nodes(now['nodes'])}")
+        lines.append(f"now it fits on {now['feasible']:,} of {counted(now['nodes'], 'node')}")
     if now.get("message"):
         lines.append(f"now: {now['message']}")
     return "\n".join(lines)

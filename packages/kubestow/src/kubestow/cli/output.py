@@ -123,6 +123,7 @@ _PROBLEMS_SHOWN = 20
 
 def print_input(title: str, summary: InputSummary) -> None:
     """Print what was read, and the problems, on standard error."""
+    from kubestow.reports.model import counted
     from kubestow.reports.text import printable
 
     for line in summary.lines():
@@ -130,7 +131,7 @@ def print_input(title: str, summary: InputSummary) -> None:
     for problem in summary.problems[:_PROBLEMS_SHOWN]:
         click.echo(printable(f"  {problem}")[:MAX_MESSAGE], err=True)
     if len(summary.problems) > _PROBLEMS_SHOWN:
-        click.echo(f"  … {len(summary.problems) - _PROBLEMS_SHOWN} more problems", err=True)
+        click.echo("  … " + counted(len(summary.problems) - _PROBLEMS_SHOWN, "more problem"), err=True)
 
 
 class ShowProgress(Protocol):

@@ -15,6 +15,7 @@ from kubestow.cli.ending import run_until, wait_for_signal
 from kubestow.cli.inputs import ClusterConnection, SchedulerInput, connection_options, newest_valid, scheduler_options
 from kubestow.cli.live import parse_seconds
 from kubestow.cli.output import emit, print_result
+from kubestow.reports.model import counted
 
 if TYPE_CHECKING:
     from kubestow.rules.minors import Minor
@@ -134,7 +135,13 @@ def _build(
     report.title = f"decisions of {profiles}, and those of {source} as Kubernetes {minor}"
     report.remarks = []
     if configuration.extenders:
-        report.remarks.append(f"{len(configuration.extenders)} extenders of the configuration are not called")
+        report.remarks.append(
+            counted(
+                len(configuration.extenders),
+                "extender of the configuration is not called",
+                "extenders of the configuration are not called",
+            )
+        )
     return shadow
 
 

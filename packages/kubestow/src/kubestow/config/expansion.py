@@ -2,14 +2,15 @@
 
 This part of building a profile needs only names: the registered plugins and their extension points are passed in as
 ``implements``, and no plugin is constructed. Profiles that kube-scheduler rejects while it builds the scheduler are
-rejected here with the same messages. kube-scheduler stops at the first error; here all are reported, in the same order.
+rejected here with the same messages. kube-scheduler stops at the first error; here all are reported, in the same order,
+and a name that is not registered with what is known of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from msgspec import structs
 
@@ -23,6 +24,15 @@ from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 
 Implements = Mapping[str, Set[str]]
 """The extension points ("preFilter", "score", …) that each registered plugin implements, by plugin name."""
+
+
+@runtime_checkable
+class KnowsAbsentPlugins(Protocol):
+    """What knows more of a name that is not registered; :data:`Implements` may."""
+
+    def absence(self, name: str) -> str:
+        """What the plugin is and what comes nearest to it; empty if that is not known."""
+
 
 _FIT = "NodeResourcesFit"
 _MAX_NODE_SCORE = 100
@@ -172,7 +182,7 @@ def _point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iter
         for entry in profile.plugins.at(point).enabled:
             name = entry.name
             if name not in implements:
-                yield _not_registered(name, point)
+                yield _not_registered(name, point, implements)
             elif point not in implements[name]:
                 problem = f'plugin "{name}" does not extend {point.interface} plugin'
                 yield f"extend {point}", ConstructionError(problem, plugin=name)
@@ -190,15 +200,17 @@ def _multi_point_errors(profile: KubeSchedulerProfile, implements: Implements) -
         seen: set[str] = set()
         for entry in profile.plugins.multi_point.enabled:
             if entry.name not in implements:
-                yield _not_registered(entry.name, point)
+                yield _not_registered(entry.name, point, implements)
             elif point in implements[entry.name] and entry.name not in configured:
                 if entry.name in seen:
                     yield _registered_twice(entry.name, point)
                 seen.add(entry.name)
 
 
-def _not_registered(name: str, point: ExtensionPoint) -> _OfKind:
-    return "missing", ConstructionError(f'{point.interface} "{name}" does not exist', plugin=name)
+def _not_registered(name: str, point: ExtensionPoint, implements: Implements) -> _OfKind:
+    absence = implements.absence(name) if isinstance(implements, KnowsAbsentPlugins) else ""
+    message = f'{point.interface} "{name}" does not exist' + (f": {absence}" if absence else "")
+    return "missing", ConstructionError(message, plugin=name)
 
 
 def _registered_twice(name: str, point: ExtensionPoint) -> _OfKind:

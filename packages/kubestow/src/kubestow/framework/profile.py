@@ -26,6 +26,7 @@ from kubestow.api.custom import CustomObject
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import ExtensionPoint
+from kubestow.config.expansion import KnowsAbsentPlugins
 from kubestow.config.plugin_args import NODE_SAMPLING, NodeSamplingArgs
 from kubestow.errors import ConfigurationError, KubestowError, PluginError
 from kubestow.framework.cycle_state import CycleState
@@ -115,6 +116,10 @@ class _Implements(Mapping[str, frozenset[str]]):
 
     def __len__(self) -> int:
         return len(self._registry)
+
+    def absence(self, name: str) -> str:
+        """What the registry knows of a plugin that it does not have."""
+        return self._registry.absence(name) if isinstance(self._registry, KnowsAbsentPlugins) else ""
 
 
 CLEARS_NOMINATION = PostFilterResult(Status.unschedulable(), nominated_node_name="")

@@ -7,9 +7,13 @@ from collections.abc import Iterable, Iterator
 from kubestow.cluster.changes.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
+from kubestow.reports.model import counted
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
+
+#: So many members of a pod group are named.
+_MOST_MEMBERS = 10
 
 
 class PodStates:
@@ -35,10 +39,27 @@ class PodStates:
             waiting_pod = self._scheduler.waiting_pods.get(info.uid)
             if waiting_pod is not None:
                 plugins = ", ".join(waiting_pod.pending_plugins)
-                return f"assumed on node {placed_pod.node_name}, waiting on permit for {plugins}"
+                awaited = "".join(self._awaited_members(info))
+                return f"assumed on node {placed_pod.node_name}, waiting on permit for {plugins}{awaited}"
             return f"assumed on node {placed_pod.node_name}, the binding cycle is running"
         queued = self._scheduler.queue.pods.get(info.uid)
         return "the scheduling cycle is running" if queued is None else self._queue_summary(queued)
+
+    def _awaited_members(self, info: PodInfo) -> Iterator[str]:
+        """The members of the pod's groups that have no node, and how many do not exist."""
+        groups = self._scheduler.cluster.pod_groups
+        policies = {api.name: api for api in groups.apis}
+        for name in groups.memberships(info):
+            members, api = groups.members(name), policies[name.api]
+            without = [member.name for uid, member in members.pods.items() if uid not in members.placed]
+            group = self._scheduler.cluster.catalog(api.kind).get(name.namespace, name.name)
+            lacking = 0 if group is None else api.gang_policy(group)[0] - len(members.pods)
+            shown = ", ".join(without[:_MOST_MEMBERS]) + (", …" if len(without) > _MOST_MEMBERS else "")
+            parts = [f"{counted(len(without), 'pod has', 'pods have')} no node ({shown})"] if without else []
+            if lacking > 0:
+                parts.append(counted(lacking, "pod does", "pods do") + " not exist")
+            if parts:
+                yield f"; of its pod group {name}, {' and '.join(parts)}"
 
     def _queue_summary(self, queued: QueuedPod) -> str:
         if queued.place is Place.GATED:

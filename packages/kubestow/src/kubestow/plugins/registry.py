@@ -9,11 +9,14 @@ enables their plugins.
 A package that knows the pod groups of another project registers a
 :class:`~kubestow.cluster.pods.pod_groups.PodGroupAPI` under the group ``kubestow.pod_group_apis``. One that
 knows what another project's controller creates for a workload registers a :data:`WorkloadObjects` under the group
-``kubestow.workload_kinds``, by the name ``<kind>.<version>.<group>``.
+``kubestow.workload_kinds``, by the name ``<kind>.<version>.<group>``. One that has some plugins of another project and
+not others says under the group ``kubestow.absent_plugins``, by the name of the project, what comes nearest to those: a
+mapping of their names to a text. Errors about a configuration that enables one have it.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import inspect
@@ -39,6 +42,7 @@ _CONTRIBUTED_GROUP = "kubestow.contributed_plugins"
 
 _POD_GROUP_API_GROUP = "kubestow.pod_group_apis"
 _WORKLOAD_KIND_GROUP = "kubestow.workload_kinds"
+_ABSENT_GROUP = "kubestow.absent_plugins"
 
 WorkloadObjects = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
 """The pods and other objects, as plain data, that a controller creates for a workload with its namespace set.
@@ -131,12 +135,21 @@ class _LazyRegistry(Mapping[str, type[Plugin]]):
     def __len__(self) -> int:
         return len(self._classes.keys() | self._contributed.keys())
 
+    def absence(self, name: str) -> str:
+        """What comes nearest to a plugin that is not registered: by a package that knows it, else by its name."""
+        for project in _entry_points()[_ABSENT_GROUP]:
+            nearest: Any = _load(project)
+            if name in nearest:
+                return f"{project.name}'s {name} is not there; nearest: {nearest[name]}"
+        near = difflib.get_close_matches(name, list(self), n=1)
+        return f'did you mean "{near[0]}"?' if near else ""
+
 
 @cache
 def _entry_points() -> Mapping[str, Sequence[EntryPoint]]:
     """The entry points of installed distributions by group: read once, which takes some ten milliseconds."""
     found = entry_points()
-    groups = (_ENTRY_POINT_GROUP, _CONTRIBUTED_GROUP, _POD_GROUP_API_GROUP, _WORKLOAD_KIND_GROUP)
+    groups = (_ENTRY_POINT_GROUP, _CONTRIBUTED_GROUP, _POD_GROUP_API_GROUP, _WORKLOAD_KIND_GROUP, _ABSENT_GROUP)
     return {group: tuple(found.select(group=group)) for group in groups}
 
 

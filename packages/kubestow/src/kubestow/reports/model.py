@@ -156,6 +156,11 @@ Block = Paragraph | Heading | Table | Cards | Items | Details | LineChart | BarC
 """A part of a section."""
 
 
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """``1 pod``, ``1,213 pods``; the plural is with an s unless it is given, such as ``pods are``."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
 def amount_text(resource: str, amount: int) -> str:
     """An amount of a resource (millicores, bytes or counts) with its unit."""
     if resource == "cpu":

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 _WIDTH = 130
+_LONGEST_REPR = 200
 
 
 def printable(text: str) -> str:
@@ -30,14 +31,28 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
 
 
+def short_repr(name: str, text: str) -> str:
+    """``<Name: text>`` with the first line of a text, of at most 200 characters."""
+    line, most = text.partition("\n")[0], _LONGEST_REPR - len(name) - len("<: >")
+    return f"<{name}: {line if len(line) <= most else line[: most - 1] + '…'}>"
+
+
 class Displayed:
-    """A result that is shown as blocks: by rich, on a terminal, and in notebooks."""
+    """A result that is shown as blocks: by rich, on a terminal, and in notebooks.
+
+    Its repr is short whatever its size, so a data class that derives from it has none generated (``repr=False``).
+    """
 
     __slots__ = ()
 
     def blocks(self) -> Iterable[Block]:
         """What people see of the result."""
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """The class and the first sentence that is shown."""
+        texts = (str(block.text) for block in self.blocks() if isinstance(block, Paragraph))
+        return short_repr(type(self).__name__, next(filter(None, texts), ""))
 
     def __rich__(self) -> RenderableType:
         return renderable(self.blocks())
@@ -50,7 +65,7 @@ class Displayed:
         return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class View(Displayed):
     """Blocks that are shown as they are."""
 

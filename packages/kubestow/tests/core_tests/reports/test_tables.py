@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from kubestow.reports.model import Table
+from kubestow.reports.model import Table, counted
 from kubestow.reports.text import View
 
 
@@ -43,3 +43,13 @@ def test_columns_of_numbers_are_aligned_to_the_right() -> None:
     named = Table("pods", "owner", right=("pods",))
     named.add("…", "7")
     assert (named.is_right(0), named.is_right(1)) == (True, False)
+
+
+def test_one_of_something_is_singular() -> None:
+    assert [counted(count, "more node") for count in (0, 1, 2, 1213)] == [
+        "0 more nodes",
+        "1 more node",
+        "2 more nodes",
+        "1,213 more nodes",
+    ]
+    assert [counted(count, "pod is", "pods are") for count in (1, 2)] == ["1 pod is", "2 pods are"]

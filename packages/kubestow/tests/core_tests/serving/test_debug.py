@@ -10,6 +10,7 @@ import pytest
 
 from core_tests.observability.harness import Observed, observe
 from core_tests.observability.test_metrics import WaitOnPermit
+from core_tests.scheduling.gangs.groups import TEAMS, gang_scheduling, group, member
 from kubestow.errors import APIError
 from kubestow.http.messages import HTTPRequest, StatusError
 from kubestow.serving.debug import SchedulingDebugger
@@ -105,6 +106,31 @@ def test_the_summary_of_a_waiting_pod_names_the_permit_plugins() -> None:
 
     enabled = {"schedulerName": "default-scheduler", "plugins": {"permit": {"enabled": [{"name": "WaitOnPermit"}]}}}
     debug(scenario, node("n"), plugins=[WaitOnPermit], profiles=[enabled])
+
+
+def test_the_summary_of_a_waiting_pod_names_the_members_of_its_group_that_are_missing() -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        observed.harness.cluster.put(group("t", 4, api=TEAMS))
+        for name, cpu in (("small", "1"), ("large", "64"), ("larger", "128")):
+            observed.harness.cluster.put(pod(name, cpu=cpu, labels={"team": "t"}))
+        await observed.harness.settle()
+        assert pod_state(debugger, "small")["summary"] == (
+            "assumed on node n, waiting on permit for WaitOnPermit; of its pod group default/t, 2 pods have no node"
+            " (large, larger) and 1 pod does not exist"
+        )
+
+    enabled = {"schedulerName": "default-scheduler", "plugins": {"permit": {"enabled": [{"name": "WaitOnPermit"}]}}}
+    debug(scenario, node("n"), plugins=[WaitOnPermit], profiles=[enabled], pod_group_apis=[TEAMS])
+
+
+def test_the_summary_of_a_pod_whose_group_is_missing_names_the_group() -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        observed.harness.cluster.put(member("p", "team-a"))
+        await observed.harness.settle()
+        summary = 'gated by GangScheduling: waiting for pods\'s pod group "team-a" to appear in scheduling queue'
+        assert pod_state(debugger, "p")["summary"] == summary
+
+    debug(scenario, node("n"), **gang_scheduling())
 
 
 def test_a_pod_whose_binding_failed_is_in_backoff() -> None:

@@ -355,6 +355,10 @@ class Scheme:
             self._custom.pop(definition, None)
         self._index()
 
+    def is_custom(self, kind: Kind) -> bool:
+        """Whether a kind is served for a CustomResourceDefinition."""
+        return any(kind is each for kinds in self._custom.values() for each in kinds)
+
     def _index(self) -> None:
         custom = [kind for name in sorted(self._custom) for kind in self._custom[name]]
         custom.sort(key=lambda kind: (kind.group, version_priority(kind.version)))

@@ -25,11 +25,11 @@ from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.errors import InvalidObject
-from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LoopReport(Displayed):
     """The result of a loop, what becomes of the pods, and the pending pods that got a node, as (pod, node).
 
@@ -111,7 +111,7 @@ def _headline(run: LoopReport) -> str:
     result = run.result
     if result.too_few_nodes:
         return "nothing to do: fewer than two nodes are ready and selected"
-    text = f"{len(result.evicted):,} pods evicted, {len(result.refused):,} refused"
+    text = f"{counted(len(result.evicted), 'pod')} evicted, {len(result.refused):,} refused"
     if not run.predictions:
         return text
     counts = ((run.count(state), label) for state, label in _LABELS.items())

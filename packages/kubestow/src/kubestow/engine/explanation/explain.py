@@ -11,10 +11,10 @@ from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.explanation.changes import amount_text
 from kubestow.engine.explanation.counterfactuals import Counterfactual, CounterfactualSearch
 from kubestow.engine.explanation.evaluated_nodes import evaluate_nodes
 from kubestow.engine.explanation.explanation import Explanation, Preemption
+from kubestow.engine.explanation.plain_words import larger_than_any_node
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import (
     OfflineScheduler,
@@ -168,11 +168,9 @@ def _missing(scheduler: OfflineScheduler, info: PodInfo) -> Iterator[str]:
         if name is not None and cache.catalog(ResourceClaim).get(info.namespace, name) is None:
             yield f"the ResourceClaim {info.namespace}/{name} would have to exist"
     nodes = cache.all_nodes()
-    for resource, amount in info.shape.requests.items():
-        largest = int(nodes.allocatable(resource).max(initial=0))
-        if len(nodes) and amount > largest:
-            has = amount_text(resource, largest) if largest else "none"
-            yield f"the pod requests {amount_text(resource, amount)} {resource}, the largest node has {has}"
+    if len(nodes):
+        requests = info.shape.requests
+        yield from larger_than_any_node(requests, lambda name: int(nodes.allocatable(name).max(initial=0)))
 
 
 def _preemption(decision: Decision) -> Preemption | None:

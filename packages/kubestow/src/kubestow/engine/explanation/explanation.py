@@ -13,11 +13,11 @@ from typing import Any
 from kubestow.engine.explanation.counterfactuals import Counterfactual
 from kubestow.engine.explanation.evaluated_nodes import EvaluatedNodes, NodeEvaluation, NodeGroup, PluginVerdict
 from kubestow.engine.explanation.node_tables import NodeComparison, reason_text, rejections_table, verdicts_and_scores
-from kubestow.engine.explanation.plain_words import number_of_nodes, plain_reason
+from kubestow.engine.explanation.plain_words import plain_reason
 from kubestow.engine.pipeline.offline_scheduler import similar
 from kubestow.errors import InputError
 from kubestow.framework.status import Code
-from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed, View
 
 _MOST_GROUPS = 15
@@ -38,7 +38,7 @@ class Preemption:
     violations: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation(Displayed):
     """Why a pod is on its node, or on none. In a notebook and with rich it shows as tables.
 
@@ -117,7 +117,7 @@ class Explanation(Displayed):
     def headline(self) -> list[str]:
         """What the scheduler does, or would do, with the pod, in a few sentences."""
         total, evaluated = len(self.evaluated), self.evaluated
-        lines = [f"pod {self.pod}, profile {self.profile}: fits on {self.feasible:,} of {number_of_nodes(total)}"]
+        lines = [f"pod {self.pod}, profile {self.profile}: fits on {self.feasible:,} of {counted(total, 'node')}"]
         if self.gate:
             lines.append(f"it is not attempted: {self.gate}")
         if self.reported:
@@ -166,9 +166,9 @@ class Explanation(Displayed):
         lines = self.headline()
         groups = [] if self.feasible else self.groups()
         for group in groups[:_FEW_GROUPS]:
-            lines.append(f"  {number_of_nodes(len(group.nodes))}: {'; '.join(map(reason_text, group.rejections))}")
+            lines.append(f"  {counted(len(group.nodes), 'node')}: {'; '.join(map(reason_text, group.rejections))}")
         if len(groups) > _FEW_GROUPS:
-            lines.append(f"  {sum(len(group.nodes) for group in groups[_FEW_GROUPS:]):,} more nodes")
+            lines.append("  " + counted(sum(len(group.nodes) for group in groups[_FEW_GROUPS:]), "more node"))
         if self.counterfactuals:
             lines.append(f"smallest change: {self.counterfactuals[0].text}")
         elif self.searched:
@@ -210,7 +210,7 @@ class Explanation(Displayed):
 
     def __repr__(self) -> str:
         """The pod and the number of feasible nodes."""
-        return f"<Explanation of {self.pod}: fits on {self.feasible:,} of {number_of_nodes(len(self.evaluated))}>"
+        return f"<Explanation of {self.pod}: fits on {self.feasible:,} of {counted(len(self.evaluated), 'node')}>"
 
     def blocks(self) -> Iterator[Block]:
         """The result, the nodes that are rejected by groups, the best nodes in detail, and what would help."""
@@ -249,7 +249,7 @@ def reasons_text(pods: Iterable[Mapping[str, int]]) -> str:
             numbers.setdefault(reason, set()).add(nodes)
     ordered = sorted(numbers.items(), key=lambda entry: -max(entry[1]))
     return "; ".join(
-        f"{'up to ' if len(nodes) > 1 else ''}{number_of_nodes(max(nodes))}: {reason}" if any(nodes) else reason
+        f"{'up to ' if len(nodes) > 1 else ''}{counted(max(nodes), 'node')}: {reason}" if any(nodes) else reason
         for reason, nodes in ordered
     )
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubestow.engine.explanation.evaluated_nodes import NodeEvaluation, NodeGroup, PluginVerdict, VerdictKind
-from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class NodeComparison(Displayed):
     """The evaluations of two nodes for a pod: why one and not the other."""
 
@@ -72,7 +72,7 @@ def rejections_table(groups: Sequence[NodeGroup], *, most: int, examples: int) -
         table.add(f"{len(group.nodes):,}", "\n".join(map(reason_text, group.rejections)), names)
     rest = groups[most:]
     if rest:
-        table.add(f"{sum(len(group.nodes) for group in rest):,}", f"… {len(rest):,} more groups", "")
+        table.add(f"{sum(len(group.nodes) for group in rest):,}", "… " + counted(len(rest), "more group"), "")
     return table
 
 

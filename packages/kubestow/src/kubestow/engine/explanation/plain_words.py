@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+
+from kubestow.engine.explanation.changes import amount_text
+from kubestow.reports.model import counted
 
 _MESSAGE = re.compile(r"^\d+/\d+ nodes are available:? ?(?P<reasons>.*?)\.(?: |$)", re.DOTALL)
 _ENTRY = re.compile(r"(?:^|, )(\d+) (?=\S)")
@@ -59,12 +62,15 @@ def reasons_in(message: str) -> Iterator[tuple[int, str]]:
 def plain_words(message: str) -> list[str]:
     """A message in plain words: one sentence per reason, the one for the most nodes first."""
     entries = sorted(reasons_in(message), key=lambda entry: -entry[0])
-    return [f"{number_of_nodes(count)}: {plain_reason(reason)}" for count, reason in entries]
+    return [f"{counted(count, 'node')}: {plain_reason(reason)}" for count, reason in entries]
 
 
-def number_of_nodes(count: int) -> str:
-    """``1 node``, ``1,213 nodes``."""
-    return "1 node" if count == 1 else f"{count:,} nodes"
+def larger_than_any_node(requests: Mapping[str, int], largest: Callable[[str], int]) -> Iterator[str]:
+    """The requests (millicores, bytes or counts) above the ``largest`` allocatable amount that a node has of each."""
+    for resource, amount in requests.items():
+        if amount > (most := largest(resource)):
+            has = amount_text(resource, most) if most else "none"
+            yield f"the pod requests {amount_text(resource, amount)} {resource}, the largest node has {has}"
 
 
 def explain_gate(plugin: str) -> str:

@@ -22,6 +22,7 @@ from kubestow.engine.input.admission import Admission
 from kubestow.engine.input.documents import InputProblem, Problems, SourceObject, read_objects
 from kubestow.engine.input.object_defaults import with_default_class
 from kubestow.errors import InputError, InvalidObject
+from kubestow.reports.model import counted
 from kubestow.rules.pods import is_terminal
 from kubestow.rules.requests import limits_by_spec
 from kubestow.scheduling.events.resources import NODES, PODS
@@ -70,7 +71,7 @@ class InputSummary:
         """The summary for people, without the problems themselves."""
         yield "read " + (_counts(self.read) or "nothing")
         if self.finished_pods:
-            yield f"left out {self.finished_pods:,} finished pods"
+            yield "left out " + counted(self.finished_pods, "finished pod")
         if self.left_out:
             yield f"left out {_counts(self.left_out)}"
         if self.custom:
@@ -78,7 +79,7 @@ class InputSummary:
         if self.ignored:
             yield f"ignored {_counts(self.ignored)}: scheduling does not depend on them"
         if self.problems:
-            yield f"left out {len(self.problems):,} objects with problems"
+            yield f"left out {counted(len(self.problems), 'object')} with problems"
 
 
 def _counts(counter: Counter[str]) -> str:
@@ -126,7 +127,7 @@ class ClusterObjects:
         cluster.summary.problems = tuple(problems)
         if not cluster.nodes:
             problem, found = "has no nodes, expected the output of kubectl get nodes,pods -A -o json", list(problems)
-            also = f"; the first of {len(found)} problems: {found[0]}" if found else ""
+            also = f"; the first of {counted(len(found), 'problem')}: {found[0]}" if found else ""
             raise InputError(subject, problem + also)
         return cluster
 
@@ -176,7 +177,8 @@ class ClusterObjects:
     def __repr__(self) -> str:
         """The numbers of nodes and pods."""
         placed = sum(1 for pod in self.pods if pod.spec.node_name)
-        return f"<Cluster: {len(self.nodes):,} nodes, {placed:,} placed and {len(self.pods) - placed:,} pending pods>"
+        pods = f"{placed:,} placed and {counted(len(self.pods) - placed, 'pending pod')}"
+        return f"<Cluster: {counted(len(self.nodes), 'node')}, {pods}>"
 
 
 def _heartbeats(raw: bytes | msgspec.Raw) -> list[datetime | None]:

@@ -22,6 +22,8 @@ from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
+from kubestow.reports.model import counted
+from kubestow.reports.text import short_repr
 from kubestow.rules.minors import Minor
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
@@ -47,6 +49,13 @@ class SchedulerOptions(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "gates", emulating(self.gates, self.emulated_version))
+
+    def __repr__(self) -> str:
+        """Where the configuration comes from, the plugin classes and the minor version."""
+        given = self.configuration
+        source = str(given) if isinstance(given, Path | str) else "defaults" if given is None else "given configuration"
+        plugins = "".join(f", plugin {plugin.name}" for plugin in self.plugins)
+        return short_repr("SchedulerOptions", f"{source}{plugins}, Kubernetes {self.gates.minor}")
 
     def registry(self) -> Registry:
         """All plugin classes by name. Raises InputError if two have the same name."""
@@ -148,7 +157,7 @@ def similar(wanted: str, known: Iterable[str]) -> str:
 
 def extenders_text(count: int) -> str:
     """A remark about the extenders of a configuration, which are not called offline."""
-    called = "1 extender of the configuration was" if count == 1 else f"{count} extenders of the configuration were"
+    called = counted(count, "extender of the configuration was", "extenders of the configuration were")
     return f"{called} not called"
 
 

@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from core_tests.scheduling.gangs.groups import GATES, member
 from kubestow.api.core import Node, Pod, PodCondition
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.config import FeatureGates
 from kubestow.engine.explanation.evaluated_nodes import VerdictKind
 from kubestow.engine.explanation.explain import explain
 from kubestow.engine.explanation.explanation import Explanation
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import InputError
 from kubestow.scheduling.decision.result import Scheduled, Unschedulable
 from kubestow.testing import builders
@@ -200,6 +203,23 @@ def test_a_gated_pod_is_not_attempted() -> None:
     found = explained([builders.node("a")], [], builders.pod("p", gates=["example.com/quota"]))
     assert found.gate.startswith("SchedulingGates: ")
     assert found.feasible == 1
+
+
+def test_a_pod_that_its_missing_pod_group_gates_names_the_group() -> None:
+    enabled = [{"name": "GangScheduling"}]
+    options = SchedulerOptions(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}],
+        },
+        gates=FeatureGates(GATES),
+    )
+    found = explained([builders.node("a")], [], member("p", "team-a"), options=options)
+    text = 'waiting for pods\'s pod group "team-a" to appear in scheduling queue'
+    assert found.gate == f"GangScheduling: {text}"
+    assert f"it is not attempted: GangScheduling: {text}" in found.headline()
+    assert found.summary()[: len(found.headline())] == found.headline()
 
 
 def test_preemption_names_its_victims() -> None:

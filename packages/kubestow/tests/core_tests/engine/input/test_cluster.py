@@ -36,7 +36,7 @@ def test_json_yaml_and_a_folder_of_manifests_give_the_same_cluster(tmp_path: Pat
     clusters = [ClusterObjects.load(path) for path in (as_json, as_yaml, as_documents, folder)]
     assert clusters[0].nodes == clusters[1].nodes == clusters[2].nodes == clusters[3].nodes
     assert clusters[0].pods == clusters[1].pods == clusters[2].pods == clusters[3].pods
-    assert repr(clusters[0]) == "<Cluster: 2 nodes, 1 placed and 1 pending pods>"
+    assert repr(clusters[0]) == "<Cluster: 2 nodes, 1 placed and 1 pending pod>"
 
 
 def test_items_of_typed_lists_concatenated_documents_and_arrays_are_read(tmp_path: Path) -> None:
@@ -44,8 +44,8 @@ def test_items_of_typed_lists_concatenated_documents_and_arrays_are_read(tmp_pat
     nodes = json.dumps({"apiVersion": "v1", "kind": "NodeList", "items": untyped})
     (tmp_path / "two.json").write_text(nodes + "\n" + json.dumps(pod("p")))
     (tmp_path / "array.json").write_text(json.dumps([node("a"), pod("p")]))
-    assert repr(ClusterObjects.load(tmp_path / "two.json")) == "<Cluster: 2 nodes, 0 placed and 1 pending pods>"
-    assert repr(ClusterObjects.load(tmp_path / "array.json")) == "<Cluster: 1 nodes, 0 placed and 1 pending pods>"
+    assert repr(ClusterObjects.load(tmp_path / "two.json")) == "<Cluster: 2 nodes, 0 placed and 1 pending pod>"
+    assert repr(ClusterObjects.load(tmp_path / "array.json")) == "<Cluster: 1 node, 0 placed and 1 pending pod>"
 
 
 def test_compressed_dumps_are_read_whatever_their_names_are(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_malformed_controller_is_a_problem_of_its_own(tmp_path: Path, metadata
 
 def test_input_without_nodes_names_the_first_problem(tmp_path: Path) -> None:
     broken = {**node("a"), "status": {"allocatable": {"cpu": "x"}}, "spec": 5}
-    with pytest.raises(InputError, match=r"has no nodes, .*; the first of 1 problems: .*items\[0\]: invalid Node"):
+    with pytest.raises(InputError, match=r"has no nodes, .*; the first of 1 problem: .*items\[0\]: invalid Node"):
         ClusterObjects.load(write(tmp_path, broken))
 
 
@@ -225,7 +225,7 @@ def test_finished_pods_and_kinds_without_influence_are_counted(tmp_path: Path) -
     assert not problems(cluster)
     assert list(cluster.summary.lines()) == [
         "read 1 Node",
-        "left out 1 finished pods",
+        "left out 1 finished pod",
         "ignored 1 ConfigMap: scheduling does not depend on them",
     ]
 
