@@ -27,7 +27,7 @@ _FORBIDDEN, _NOT_FOUND, _ALREADY_EXISTS = 403, 404, 409
 #: A time in the past, for objects that are being deleted.
 _DELETION_TIMESTAMP = "2024-01-01T00:00:00Z"
 #: The kinds of the core without namespaces that the scheduler does not watch.
-_UNWATCHED_CLUSTER_KINDS = frozenset({"PriorityClass", "DeviceTaintRule", "RuntimeClass"})
+_UNWATCHED_CLUSTER_KINDS = frozenset({"PriorityClass", "RuntimeClass"})
 
 
 class InMemoryCluster:
