@@ -2,9 +2,9 @@
 
     python -m tools.schema.generate PACKAGES DIRECTORY
 
-It writes ``kubernetes-MINOR.json`` in DIRECTORY: for the served minor version all types, for a newer one only those of
-the API versions that came with it (``ADDED``). PACKAGES holds two installed packages, both Apache-2.0 and of the same
-minor version of Kubernetes:
+It writes ``kubernetes-MINOR.json`` in DIRECTORY: for the served minor version all types, for a newer one only those
+that came with it, of the API versions and kinds in ``ADDED``. PACKAGES holds two installed packages, both Apache-2.0
+and of the same minor version of Kubernetes:
 
 ``kubernetes-validate``
     Kubernetes' OpenAPI definitions as JSON schemas: fields, types, descriptions, list types, merge keys.
@@ -54,8 +54,10 @@ VERSIONS = (
     "apiextensions-apiserver.pkg.apis.apiextensions.v1",
     "apimachinery.pkg.apis.meta.v1",
 )
-#: The API versions that newer minor versions added and the server serves, by minor version.
-ADDED = {"1.37": ("api.scheduling.v1beta1", "api.scheduling.v1alpha3")}
+#: The minor version whose table has all types.
+_SERVED = "1.36"
+#: The API versions and kinds that newer minor versions added and the server serves, by minor version.
+ADDED = {"1.37": ("api.scheduling.v1beta1", "api.scheduling.v1alpha3", "api.resource.v1.DeviceTaintRule")}
 _ROOT = "io.k8s."
 _APIMACHINERY = "io.k8s.apimachinery.pkg."
 #: Definitions that are one value in JSON, by their Go type.
@@ -90,7 +92,8 @@ def main(directory: Path, into: Path) -> None:
     added = ADDED.get(minor)
     types = _Types(definitions, GoBinary(directory / "bin" / "kubectl")).made(added or VERSIONS)
     if added is not None:
-        types = {model: entry for model, entry in types.items() if _version_of(entry["definition"]) in added}
+        known = json.loads((into / f"kubernetes-{_SERVED}.json").read_text(encoding="utf-8"))["types"]
+        types = {model: entry for model, entry in types.items() if model not in known}
     about = {
         "kubernetes": minor,
         "sources": [f"{package.name} {package.version} ({_license(package)})" for package in (schemas, kubectl)],
@@ -119,10 +122,10 @@ class _Types:
         self._models = _model_names(list(definitions))
         self._made: dict[str, Definition] = {}
 
-    def made(self, versions: Sequence[str]) -> dict[str, Definition]:
-        """The types of the kinds in some API versions, and those that they are made of, by model."""
+    def made(self, wanted: Sequence[str]) -> dict[str, Definition]:
+        """The types of some kinds and of those in some API versions, and those that they are made of, by model."""
         for name, definition in self._definitions.items():
-            served = _version_of(name) in versions
+            served = _version_of(name) in wanted or name.removeprefix(_ROOT) in wanted
             # The messages of lists are all alike; lists of something else than items are kinds of their own.
             is_list = name.endswith("List") and "items" in definition.get("properties", ())
             if served and not is_list and definition.get("x-kubernetes-group-version-kind"):

@@ -13,11 +13,13 @@ from typing import Any
 
 import msgspec
 
+from kubestow.api.conversion import DEVICE_TAINT_RULES
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
+from kubestow.api.resource import DeviceTaintRule
 from kubestow.errors import APIError, InputError
 from kubestow.rules.defaults import default_allocatable, default_pod_spec, default_resource_claim_spec
-from kubestow.scheduling.events.resources import PODS, WATCHED
+from kubestow.scheduling.events.resources import PODS, WATCHED, resource_of
 from kubestow.scheduling.interfaces import Resource, Subscriber
 from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow_lab.scheduler_perf.clusters import Creation, ObjectIdentity
@@ -27,7 +29,7 @@ _FORBIDDEN, _NOT_FOUND, _ALREADY_EXISTS = 403, 404, 409
 #: A time in the past, for objects that are being deleted.
 _DELETION_TIMESTAMP = "2024-01-01T00:00:00Z"
 #: The kinds of the core without namespaces that the scheduler does not watch.
-_UNWATCHED_CLUSTER_KINDS = frozenset({"PriorityClass", "DeviceTaintRule", "RuntimeClass"})
+_UNWATCHED_CLUSTER_KINDS = frozenset({"PriorityClass", "RuntimeClass"})
 
 
 class InMemoryCluster:
@@ -38,6 +40,9 @@ class InMemoryCluster:
 
     def __init__(self, watched: Iterable[Resource] = WATCHED) -> None:
         self._resources = {(resource.api_version, resource.kind): resource for resource in watched}
+        rules = resource_of(DeviceTaintRule)  # are alike in all versions
+        for version in DEVICE_TAINT_RULES.former:
+            self._resources[f"{DEVICE_TAINT_RULES.name}/{version}", rules.kind] = rules
         self.memory = MemoryCluster()
         self._uids = itertools.count()
         self._priorities: dict[str, int] = {}

@@ -3,7 +3,8 @@
 Structs are those of the hub version of each group (:class:`ConvertedGroup`).
 
 resource.k8s.io, hub v1: v1beta2 has the same fields. In v1beta1 and v1alpha3 a device has its fields in ``basic``, and
-a request has those of ``exactly`` itself; in v1alpha3 the value of a capacity is a quantity, not an object.
+a request has those of ``exactly`` itself; in v1alpha3 the value of a capacity is a quantity, not an object. Device
+taint rules came to v1 later than the other kinds, and have the same fields in all versions.
 
 scheduling.k8s.io, pod groups and workloads, hub v1beta1: v1alpha3 has the same fields. In v1alpha2 ``disruptionMode``
 is ``Pod`` or ``PodGroup``, not ``single`` or ``all``, and the reference to a workload is in ``podGroupTemplateRef``.
@@ -37,6 +38,8 @@ class ConvertedGroup:
     kinds: frozenset[str]
     spec_to_hub: Callable[[str, Object], Object]
     spec_from_hub: Callable[[str, Object], Object]
+    #: Whether there are API servers that serve the hub version without these kinds.
+    came_later: bool = False
 
     @property
     def hub_api_version(self) -> str:
@@ -209,6 +212,15 @@ DEVICES = ConvertedGroup(
     _device_spec_to_hub,
     _device_spec_from_hub,
 )
+DEVICE_TAINT_RULES = ConvertedGroup(
+    "resource.k8s.io",
+    "v1",
+    ("v1beta2", "v1alpha3"),
+    frozenset({"DeviceTaintRule"}),
+    lambda version, spec: spec,
+    lambda version, spec: spec,
+    came_later=True,
+)
 POD_GROUPS = ConvertedGroup(
     "scheduling.k8s.io",
     "v1beta1",
@@ -217,5 +229,5 @@ POD_GROUPS = ConvertedGroup(
     _group_spec_to_hub,
     _group_spec_from_hub,
 )
-GROUPS = (DEVICES, POD_GROUPS)
+GROUPS = (DEVICES, DEVICE_TAINT_RULES, POD_GROUPS)
 """The groups that are converted."""

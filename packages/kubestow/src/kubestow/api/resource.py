@@ -163,6 +163,33 @@ class DeviceClass(APIObject, frozen=True):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
+class DeviceTaintSelector(APIObject, frozen=True):
+    """``spec.deviceSelector`` of a DeviceTaintRule: the devices that satisfy all criteria; None asks for nothing.
+
+    Only v1alpha3 of 1.33 and 1.34 has a device class and selectors.
+    """
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    device_class_name: str | None = None
+    selectors: list[DeviceSelector] = []
+
+
+class DeviceTaintRuleSpec(APIObject, frozen=True):
+    """``spec`` of a DeviceTaintRule."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(APIObject, frozen=True):
+    """A taint for the selected devices, as if their slices had it; made by an administrator."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+
+
 # Requests ------------------------------------------------------------------------------------------------------------
 
 

@@ -50,7 +50,7 @@ class ServedVersions:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         #: The former version of a plural that the server serves instead of the hub version, by group.
-        self._former: dict[str, dict[str, str]] = {}
+        self._former: dict[ConvertedGroup, dict[str, str]] = {}
 
     async def discover(self, group: ConvertedGroup = DEVICES) -> None:
         """Ask the server. What it does not serve at all, or does not tell, is looked for in the hub version."""
@@ -62,7 +62,7 @@ class ServedVersions:
                 details = fields(group=group.name, version=group.hub, err=str(error))
                 _log.warning(text, group.name, group.hub, error, extra=details)
             former = {}
-        self._former[group.name] = former
+        self._former[group] = former
         if former:
             _log.info("Former API versions are served", extra=fields(group=group.name, **dict(sorted(former.items()))))
 
@@ -70,15 +70,15 @@ class ServedVersions:
         path = f"/apis/{group.name}"
         found: _APIGroup = await self._get(path, _APIGroup)
         served = {each.version for each in found.versions}
-        former: dict[str, str] = {}
-        if group.hub in served:
-            return former
-        for version in group.former:
+        if group.hub in served and not group.came_later:
+            return {}
+        newest: dict[str, str] = {}
+        for version in (group.hub, *group.former):
             if version in served:
                 listed: _APIResourceList = await self._get(f"{path}/{version}", _APIResourceList)
                 for resource in listed.resources:
-                    former.setdefault(resource.name, version)
-        return former
+                    newest.setdefault(resource.name, version)
+        return {plural: version for plural, version in newest.items() if version != group.hub}
 
     async def _get(self, path: str, kind: type[Any]) -> Any:
         body = await self._transport.request("GET", path)
@@ -89,7 +89,7 @@ class ServedVersions:
 
     def prefix(self, group: ConvertedGroup, plural: str) -> str:
         """The path of the version in which a resource of a group is served."""
-        return f"/apis/{group.name}/{self._former.get(group.name, {}).get(plural, group.hub)}"
+        return f"/apis/{group.name}/{self._former.get(group, {}).get(plural, group.hub)}"
 
     def addressed(self, resource: Resource) -> Resource:
         """A resource with the prefix at which it is served."""
@@ -115,7 +115,7 @@ class ServedVersions:
 
     def _former_version(self, resource: Resource) -> tuple[ConvertedGroup, str] | None:
         group = converted_group(resource)
-        version = None if group is None else self._former.get(group.name, {}).get(resource.plural)
+        version = None if group is None else self._former.get(group, {}).get(resource.plural)
         return None if group is None or version is None else (group, version)
 
 

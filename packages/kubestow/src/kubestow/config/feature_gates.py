@@ -11,7 +11,7 @@ that is locked cannot be set to the other value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -126,13 +126,17 @@ def storage_capacity_gate(minor: Minor) -> str:
     return "StorageCapacityScoring" if scores_provisioning else "VolumeCapacityPriority"
 
 
+def device_taint_rules_gate(has: Callable[[Behaviour], bool]) -> str:
+    """The gate with which DeviceTaintRules count, in a minor version that ``has`` certain behaviours."""
+    return "DRADeviceTaintRules" if has(Behaviour.DEVICE_TAINT_RULES_HAVE_A_GATE) else "DRADeviceTaints"
+
+
 NOT_IMPLEMENTED = frozenset(
     {
         "CoordinatedLeaderElection",
         "DRAControlPlaneController",
         "DRADerivedAttributes",
         "DRADeviceCompatibilityGroups",
-        "DRADeviceTaintRules",
         "DRAFractionalCapacityRange",
         "DRAListTypeAttributes",
         "DRANodeAllocatableResources",

@@ -32,6 +32,15 @@ _SERVED = {
     "scheduling.k8s.io/v1alpha3": (37, _NEWEST),
     "scheduling.k8s.io/v1beta1": (37, _NEWEST),
 }
+#: The same for kinds that are not in all API versions of their group.
+_SERVED_KINDS = {
+    "DeviceTaintRule": {
+        "resource.k8s.io/v1": (37, _NEWEST),
+        "resource.k8s.io/v1beta2": (36, 36),
+        "resource.k8s.io/v1alpha3": (33, 35),
+    }
+}
+_NOWHERE = (_NEWEST + 1, _NEWEST)
 _EMULATION_IS_REPORTED = 33
 _EMULATE_ANOTHER = "or --emulated-version with one of these"
 
@@ -85,13 +94,18 @@ class Minor:
         """Whether this minor version has a behaviour."""
         return self.number >= behaviour.value.since and behaviour not in self.lacking
 
-    def serves(self, api_version: str) -> bool:
+    def serves(self, api_version: str, kind: str = "") -> bool:
         """Whether an API server of this version has an API version such as ``resource.k8s.io/v1`` for its scheduler.
+
+        Asked about a ``kind`` it answers for objects of that kind.
 
         Alpha and beta versions count although API servers serve them only on request; those that are older than the
         one that the scheduler reads do not. An API version without an entry is served by all minor versions.
         """
-        first, last = _SERVED.get(api_version, (_OLDEST, _NEWEST))
+        if kind in _SERVED_KINDS:
+            first, last = _SERVED_KINDS[kind].get(api_version, _NOWHERE)
+        else:
+            first, last = _SERVED.get(api_version, (_OLDEST, _NEWEST))
         return first <= self.number <= last
 
     @property
@@ -491,6 +505,20 @@ class Behaviour(Enum):
         "DynamicResources",
         "before a device is allocated its own remaining capacity is checked again",
         "that of the slice's n-th device is, for the n-th device of a request",
+    )
+
+    DEVICE_TAINT_RULES_HAVE_A_GATE = Rule(
+        35,
+        "DynamicResources",
+        "DeviceTaintRules count with DRADeviceTaintRules on",
+        "they count with DRADeviceTaints on",
+    )
+
+    DEVICE_TAINT_RULES_SELECT_BY_NAME = Rule(
+        35,
+        "DynamicResources",
+        "a DeviceTaintRule selects devices by the names of driver, pool and device",
+        "it selects them by a device class and CEL selectors, too",
     )
 
     ONLY_SOME_TAINTS_PREVENT_ALLOCATION = Rule(

@@ -119,7 +119,7 @@ def test_v1beta2_has_the_fields_of_v1() -> None:
     [
         ("resource.k8s.io/v1beta1", "ResourceClaim", True),
         ("resource.k8s.io/v1", "ResourceClaim", False),
-        ("resource.k8s.io/v1alpha3", "DeviceTaintRule", False),
+        ("resource.k8s.io/v1alpha3", "DeviceTaintRule", True),
         ("resource.k8s.io/v1alpha2", "ResourceClaim", False),
         ("v1beta1", "ResourceClaim", False),
         ("scheduling.k8s.io/v1alpha2", "PodGroup", True),

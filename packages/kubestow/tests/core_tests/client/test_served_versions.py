@@ -12,7 +12,9 @@ import pytest
 from core_tests.client.clocks import AutoAdvancingClock, ManualClock
 from core_tests.client.scripted_server import ScriptedServer, failure, response
 from core_tests.client.subscribers import NODES, PODS, RESOURCE_CLAIMS, RecordingSubscriber, bookmark, event
+from kubestow.api.conversion import DEVICE_TAINT_RULES
 from kubestow.api.meta import ObjectMeta
+from kubestow.api.resource import DeviceTaintRule
 from kubestow.api.scheduling import PodGroup
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.reflector import Reflector
@@ -101,6 +103,42 @@ async def test_pod_groups_of_1_36_are_found_when_they_are_missing_in_v1beta1(
     assert subscriber.objects["g"].spec.is_disrupted_as_a_whole
     assert versions.addressed(pod_groups).prefix == f"{path}/v1alpha2"
     assert versions.sent(pod_groups, {"status": {}}) == {"status": {}}
+
+
+@pytest.mark.parametrize(
+    ("served", "expected"),
+    [
+        ({"v1": ["resourceclaims"], "v1beta2": ["devicetaintrules"], "v1alpha3": ["devicetaintrules"]}, "v1beta2"),
+        ({"v1": ["resourceclaims"], "v1beta1": [], "v1alpha3": ["devicetaintrules"]}, "v1alpha3"),
+        ({"v1": ["devicetaintrules"], "v1beta2": ["devicetaintrules"]}, "v1"),
+        ({"v1": ["resourceclaims"]}, "v1"),
+    ],
+)
+async def test_device_taint_rules_are_found_where_v1_has_other_kinds_only(
+    server: ScriptedServer, transport: Transport, served: dict[str, list[str]], expected: str
+) -> None:
+    serve(server, *served, plurals={version: names for version, names in served.items() if version != "v1beta1"})
+    versions = ServedVersions(transport)
+    await versions.discover(DEVICE_TAINT_RULES)
+    assert versions.addressed(resource_of(DeviceTaintRule)).prefix == f"{GROUP}/{expected}"
+    assert versions.addressed(RESOURCE_CLAIMS).prefix == f"{GROUP}/v1"
+
+
+async def test_device_taint_rules_of_a_former_version_are_watched(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
+) -> None:
+    spec = {"deviceSelector": {"device": "d0"}, "taint": {"key": "k", "effect": "NoSchedule"}}
+    metadata = {"name": "r", "uid": "u", "resourceVersion": "3"}
+    obj = {"apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": metadata, "spec": spec}
+    server.respond("GET", f"{GROUP}/v1/devicetaintrules", failure(404, "NotFound"))
+    serve(server, "v1", "v1beta2", plurals={"v1": ["resourceclaims"], "v1beta2": ["devicetaintrules"]})
+    watch = server.watch(event("ADDED", obj), bookmark(4, initial_end=True))
+    server.respond("GET", f"{GROUP}/v1beta2/devicetaintrules", watch)
+    subscriber, versions = RecordingSubscriber(), ServedVersions(transport)
+    resource = resource_of(DeviceTaintRule)
+    reflector = Reflector(transport, resource, subscriber, clock=clock, random=Random(1), versions=versions)
+    await run_until_seen(reflector, subscriber, 1)
+    assert subscriber.objects["r"].spec.device_selector.device == "d0"
 
 
 async def test_a_server_without_the_group_is_no_problem(

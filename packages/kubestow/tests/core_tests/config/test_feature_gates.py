@@ -119,8 +119,8 @@ def test_no_gate_is_both_known_and_ignored() -> None:
 
 def test_gates_that_were_enabled_without_effect_are_known() -> None:
     assert FeatureGates().without_effect == ()  # OpportunisticBatching is on by default
-    enabled = FeatureGates.parse("NativeHistograms=true,DRADeviceTaintRules=true,CoordinatedLeaderElection=false")
-    assert enabled.without_effect == ("DRADeviceTaintRules", "NativeHistograms")
+    enabled = FeatureGates.parse("NativeHistograms=true,DRAListTypeAttributes=true,CoordinatedLeaderElection=false")
+    assert enabled.without_effect == ("DRAListTypeAttributes", "NativeHistograms")
 
 
 def test_the_data_have_the_history_of_each_gate() -> None:

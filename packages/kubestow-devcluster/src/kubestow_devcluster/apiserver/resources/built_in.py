@@ -206,6 +206,8 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     _kind(_NODE, "RuntimeClass", "runtimeclasses", "WQTu1GL3T2Q=", namespaced=False),
     _kind(_DISCOVERY, "EndpointSlice", "endpointslices", "qgS0xkrxYAI=", SpecStrategy()),
     _kind(_RESOURCE, "DeviceClass", "deviceclasses", "Yk2PTc1Ybxk=", SpecStrategy(), namespaced=False),
+    _kind(_RESOURCE, "DeviceTaintRule", "devicetaintrules", strategy=scheduling.DeviceTaintRuleStrategy(),
+          namespaced=False, subresources=_STATUS),
     _kind(_RESOURCE, "ResourceClaim", "resourceclaims", "wgAZaHcZxUg=", scheduling.ResourceClaimStrategy(),
           model="ResourceV1ResourceClaim", subresources=_STATUS),
     _kind(_RESOURCE, "ResourceClaimTemplate", "resourceclaimtemplates", "TuzjC49aUfM="),

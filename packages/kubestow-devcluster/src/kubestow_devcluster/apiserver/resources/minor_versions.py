@@ -1,6 +1,6 @@
 """What an API server of a minor version serves of the built-in kinds: API versions, and fields by feature gate.
 
-Objects are stored as those of the newest minor version. Where resource.k8s.io/v1 is not served, each of its kinds has
+Objects are stored as those of the newest minor version. A kind of resource.k8s.io/v1 that is not served has
 one kind for each former version that is, which shares its storage.
 """
 
@@ -34,23 +34,23 @@ def kinds_of_minor(minor: Minor, gates: FeatureGates | None = None) -> tuple[tup
 
     The fields of a gate that is off are disabled. Without ``gates`` they are the defaults of the version.
     """
-    if minor == DEFAULT_MINOR and gates is None:  # all fields are enabled; configurations are not imported for that
-        return tuple(kind for kind in BUILT_IN_KINDS if minor.serves(kind.api_version)), ()
     served: list[Kind] = []
     hub_kinds: list[Kind] = []
     for kind in BUILT_IN_KINDS:
-        if minor.serves(kind.api_version):
+        if minor.serves(kind.api_version, kind.name):
             disabled = _disabled_fields(kind.resource, minor, gates)
             served.append(replace(kind, rest=replace(kind.rest, disabled_fields=disabled)) if disabled else kind)
         elif kind.group == DEVICES.name:
             hub_kinds.append(kind)
     for version in DEVICES.former:
-        if minor.serves(f"{DEVICES.name}/{version}"):
-            served += [_former(kind, version) for kind in hub_kinds]
+        api_version = f"{DEVICES.name}/{version}"
+        served += [_former(kind, version) for kind in hub_kinds if minor.serves(api_version, kind.name)]
     return tuple(served), tuple(hub_kinds)
 
 
 def _disabled_fields(resource: str, minor: Minor, gates: FeatureGates | None) -> tuple[str, ...]:
+    if minor == DEFAULT_MINOR and gates is None:  # all fields are enabled; configurations are not imported for that
+        return ()
     from kubestow.config.feature_gates import FeatureGates
 
     gates = gates or FeatureGates(minor=minor)

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 _V1BETA1 = b'"definition": "io.k8s.api.resource.v1beta1.'
+_RULES = ("V1beta2DeviceTaintRule", "V1beta2DeviceTaintSelector")
 _FILES = tuple(Path(__file__).with_name(f"kubernetes-{minor}.json") for minor in ("1.36", "1.37"))
 
 
@@ -97,9 +98,13 @@ def _types() -> dict[str, msgspec.Raw]:
 def _v1alpha3_types(types: Mapping[str, msgspec.Raw]) -> Iterator[tuple[str, msgspec.Raw]]:
     """The types of the kinds in resource.k8s.io/v1alpha3, which the packages no longer contain.
 
-    They are those of v1beta1, also with fields that came after v1alpha3. The value of a capacity is a quantity.
+    They are those of v1beta1, also with fields that came after v1alpha3. The value of a capacity is a quantity. Device
+    taint rules are those of v1beta2, without the device class and the selectors of 1.33 and 1.34.
     """
     for model, raw in types.items():
+        if model.startswith(_RULES):
+            renamed = bytes(raw).replace(b"v1beta2", b"v1alpha3").replace(b"V1beta2", b"V1alpha3")
+            yield model.replace("V1beta2", "V1alpha3"), msgspec.Raw(renamed)
         if model.startswith("V1beta1") and _V1BETA1 in bytes(raw):
             renamed = bytes(raw).replace(b"v1beta1", b"v1alpha3").replace(b"V1beta1", b"V1alpha3")
             renamed = renamed.replace(b'"map[string]V1alpha3DeviceCapacity"', b'"map[string]Quantity"')

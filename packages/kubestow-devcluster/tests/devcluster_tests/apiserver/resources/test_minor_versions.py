@@ -74,18 +74,24 @@ async def test_the_emulation_and_compatibility_versions_are_reported_from_1_33_o
     assert (since["minCompatibilityMajor"], since["minCompatibilityMinor"]) == ("1", "32")
 
 
+#: The version that has nothing but device taint rules.
+RULES_ALONE = {"1.33": "v1alpha3", "1.34": "v1alpha3", "1.35": "v1alpha3", "1.36": "v1beta2"}
+
+
 @pytest.mark.parametrize(("minor", "versions"), list(VERSIONS.items()))
 async def test_discovery_has_the_versions_of_the_resource_api(minor: str, versions: list[str]) -> None:
     get = client(minor).get
-    assert [version["version"] for version in (await get(f"/apis/{GROUP}")).json["versions"]] == versions
+    of_rules = RULES_ALONE.get(minor)
+    served = [*versions, of_rules] if of_rules is not None else versions
+    assert [version["version"] for version in (await get(f"/apis/{GROUP}")).json["versions"]] == served
     groups = {group["metadata"]["name"]: group for group in (await get("/apis", accept=AGGREGATED)).json["items"]}
-    assert [version["version"] for version in groups[GROUP]["versions"]] == versions
+    assert [version["version"] for version in groups[GROUP]["versions"]] == served
     for version in versions:
         names = [resource["name"] for resource in (await get(f"/apis/{GROUP}/{version}")).json["resources"]]
         assert {"deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"} <= set(names)
         assert (await get(f"/openapi/v3/apis/{GROUP}/{version}")).json["components"]["schemas"]
     for version in {"v1", "v1beta1", "v1beta2", "v1alpha3"} - set(versions):
-        assert (await get(f"/apis/{GROUP}/{version}")).status == 404
+        assert (await get(f"/apis/{GROUP}/{version}")).status == (200 if version == of_rules else 404)
         assert (await get(claims(version))).status == 404
 
 
@@ -198,7 +204,8 @@ async def test_an_update_keeps_a_disabled_field_that_the_object_has_already(tmp_
 
 def test_all_fields_of_the_newest_version_are_enabled_by_default() -> None:
     kinds, hub_kinds = kinds_of_minor(DEFAULT_MINOR, FeatureGates())
-    assert not hub_kinds and not any(kind.rest.disabled_fields for kind in kinds)
+    assert [kind.name for kind in hub_kinds] == ["DeviceTaintRule"]
+    assert not any(kind.rest.disabled_fields for kind in kinds)
     assert [kind.api_version for kind in kinds] == [kind.api_version for kind in kinds_of_minor(DEFAULT_MINOR)[0]]
 
 

@@ -37,9 +37,11 @@ from kubestow.plugins.dynamic_resources.former_allocators import device_pools
 from kubestow.plugins.dynamic_resources.pools import (
     DevicesByNode,
     NodeSelectionError,
+    Slices,
     matching_nodes,
 )
 from kubestow.plugins.dynamic_resources.requests import AllocationError, AllocationTimeout, Features
+from kubestow.plugins.dynamic_resources.taint_rules import TaintedSlices
 
 _CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims")
 _TIMED_OUT = Status.unresolvable("timed out trying to allocate devices")
@@ -221,7 +223,9 @@ class ClaimFilter:
         self._binding_timeout = binding_timeout
         classes = handle.cluster.catalog(DeviceClass)
         self._extended_resources = extended_resources(classes, features.emulates)
-        self._slices = handle.cluster.catalog(ResourceSlice)
+        self._slices: Slices = handle.cluster.catalog(ResourceSlice)
+        if features.taint_rules:
+            self._slices = TaintedSlices(handle, features)
         self._pools = device_pools(self._slices, handle.cluster.nodes, features)
         self._allocator = Allocator(handle.cluster.resource_claims, classes, features, max_steps=max_steps)
 

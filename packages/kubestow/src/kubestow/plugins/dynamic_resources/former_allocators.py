@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kubestow.api.resource import ResourceSlice
-from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.resource_claims import DeviceID
 from kubestow.plugins.dynamic_resources.pools import (
@@ -22,6 +20,7 @@ from kubestow.plugins.dynamic_resources.pools import (
     PoolID,
     PublishedSlice,
     PublishedSlices,
+    Slices,
     duplicate_name,
 )
 from kubestow.plugins.dynamic_resources.requests import (
@@ -41,7 +40,7 @@ from kubestow.plugins.dynamic_resources.search import (
 from kubestow.rules.minors import Behaviour
 
 
-def device_pools(catalog: Catalog[ResourceSlice], table: NodeTable, features: Features) -> DevicePools:
+def device_pools(catalog: Slices, table: NodeTable, features: Features) -> DevicePools:
     """The pools of all slices, as a minor version gathers them."""
     partitionable = features.partitionable_devices
     last = features.full_allocator
@@ -75,7 +74,7 @@ class SlicesWithCounters(PublishedSlices):
 
     counters_are_apart = False
 
-    def __init__(self, catalog: Catalog[ResourceSlice], features: Features) -> None:
+    def __init__(self, catalog: Slices, features: Features) -> None:
         super().__init__(catalog, partitionable_devices=features.partitionable_devices)
         self._reads_counters = features.emulates(Behaviour.SLICES_WITH_COUNTERS_ARE_READ_WITHOUT_THE_GATE)
 

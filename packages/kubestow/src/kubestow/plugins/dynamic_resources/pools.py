@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from kubestow.api.core import NodeSelector
 from kubestow.api.formats.quantity import nanos
 from kubestow.api.resource import Device, DeviceAttribute, DeviceSelector, ResourceSlice
-from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.selectors import matches_term
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
@@ -211,8 +210,19 @@ class PublishedSlice:
             raise NodeSelectionError(f"gather pool information: {problem}") from None
 
 
+class Slices(Protocol):
+    """The slices of a cluster, in the order of their names."""
+
+    @property
+    def version(self) -> int:
+        """Incremented with every change."""
+
+    def __iter__(self) -> Iterator[ResourceSlice]:
+        """One that has not changed is the same object."""
+
+
 class PublishedSlices:
-    """All slices of the catalog; a slice that has not changed keeps its devices and their cached results.
+    """All slices of a cluster; a slice that has not changed keeps its devices and their cached results.
 
     Without ``partitionable_devices`` (the feature gate), no node can access slices with shared counters or per-device
     node selection, although they are part of their pools.
@@ -221,7 +231,7 @@ class PublishedSlices:
     #: Whether slices with shared counters are for the whole pool, and carry no devices.
     counters_are_apart = True
 
-    def __init__(self, catalog: Catalog[ResourceSlice], *, partitionable_devices: bool) -> None:
+    def __init__(self, catalog: Slices, *, partitionable_devices: bool) -> None:
         self._catalog = catalog
         self.partitionable_devices = partitionable_devices
         self._by_name: dict[str, PublishedSlice] = {}

@@ -23,6 +23,7 @@ from kubestow.api.resource import (
     ResourceClaim,
 )
 from kubestow.cluster.changes.catalog import Catalog
+from kubestow.config.feature_gates import device_taint_rules_gate
 from kubestow.framework.interface import Handle
 from kubestow.plugins.dynamic_resources.cel import SelectorCache
 from kubestow.plugins.dynamic_resources.pools import AccessibleDevices, CandidateDevice, PooledDevice
@@ -42,6 +43,7 @@ class Features:
     admin_access: bool = True
     partitionable_devices: bool = True
     taints: bool = True
+    taint_rules: bool = False
     binding_conditions: bool = True
     consumable_capacity: bool = True
     extended_resources: bool = True
@@ -66,6 +68,7 @@ class Features:
             prioritized_list=enabled("DRAPrioritizedList"),
             partitionable_devices=enabled("DRAPartitionableDevices"),
             taints=enabled("DRADeviceTaints"),
+            taint_rules=enabled(device_taint_rules_gate(handle.emulates)),
             binding_conditions=conditions and status,
             consumable_capacity=enabled("DRAConsumableCapacity"),
             extended_resources=enabled("DRAExtendedResource"),

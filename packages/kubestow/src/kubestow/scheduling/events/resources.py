@@ -1,8 +1,8 @@
 """The resources that a scheduler watches (semantics 1.5).
 
 The cluster cache has tables for pods, nodes and namespaces, and a catalog for each other kind. Most kinds are always
-watched; those that few clusters serve, only if a plugin registers for them. Custom kinds of plugins are not in these
-tables: their structs name their resources.
+watched; those that few clusters serve, only if a plugin registers for them or their feature gate is on. Custom kinds of
+plugins are not in these tables: their structs name their resources.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubestow.api.apps import ReplicaSet, StatefulSet
 from kubestow.api.core import Namespace, Node, Pod, ReplicationController, Service
 from kubestow.api.custom import CustomObject
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kubestow.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kubestow.api.scheduling import PodGroup
 from kubestow.api.storage import (
     CSIDriver,
@@ -27,6 +27,7 @@ from kubestow.api.storage import (
     VolumeAttachment,
 )
 from kubestow.config import FeatureGates
+from kubestow.config.feature_gates import device_taint_rules_gate
 from kubestow.errors import KubestowError
 from kubestow.scheduling.interfaces import Resource
 
@@ -39,6 +40,10 @@ NAMESPACES = Resource("/api/v1", "namespaces", "Namespace", Namespace, namespace
 _DEVICES = "/apis/resource.k8s.io/v1"
 _DEVICES_GATE = "DynamicResourceAllocation"
 
+#: Their gate depends on the minor version.
+_DEVICE_TAINT_RULES = Resource(
+    _DEVICES, "devicetaintrules", "DeviceTaintRule", DeviceTaintRule, namespaced=False, optional=True
+)
 _ON_DEMAND = (Resource("/apis/scheduling.k8s.io/v1beta1", "podgroups", "PodGroup", PodGroup, optional=True),)
 
 CATALOGUED = (
@@ -60,6 +65,7 @@ CATALOGUED = (
     Resource(
         _DEVICES, "resourceslices", "ResourceSlice", ResourceSlice, namespaced=False, optional=True, gate=_DEVICES_GATE
     ),
+    _DEVICE_TAINT_RULES,
     Resource(_DEVICES, "resourceclaims", "ResourceClaim", ResourceClaim, optional=True, gate=_DEVICES_GATE),
     *_ON_DEMAND,
 )
@@ -91,7 +97,12 @@ def watched(kinds: Collection[type[Any]], gates: FeatureGates | None = None) -> 
 
 def watched_always(gates: FeatureGates) -> tuple[Resource, ...]:
     """The built-in resources that no disabled feature gate is in front of."""
-    return tuple(resource for resource in WATCHED if not resource.gate or gates.enabled(resource.gate))
+    of_rules = {_DEVICES_GATE, device_taint_rules_gate(gates.minor.has)}
+    return tuple(
+        resource
+        for resource in WATCHED
+        if all(map(gates.enabled, of_rules if resource is _DEVICE_TAINT_RULES else {resource.gate} - {""}))
+    )
 
 
 def with_custom(kinds: Iterable[type[CustomObject]]) -> tuple[Resource, ...]:

@@ -9,7 +9,7 @@ import msgspec
 
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
-from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kubestow.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResourcesWithoutScore
 from kubestow.scheduling.decision.pipeline import run_synchronously
@@ -19,6 +19,7 @@ from kubestow.testing import PluginHarness, node, pod
 DRIVER = "gpu.example.com"
 
 Object = Mapping[str, Any]
+DeviceObject = ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
 T = TypeVar("T")
 
 
@@ -83,6 +84,12 @@ def _selection(count: int, selectors: Iterable[str], fields: dict[str, Any]) -> 
     return {"deviceClassName": fields.pop("of", "gpu"), "selectors": conditions, **mode, **fields}
 
 
+def taint_rule(name: str = "rule", *, effect: str = "NoSchedule", **selector: Any) -> DeviceTaintRule:
+    """A rule that taints the devices of a selector, ``driver``, ``pool`` and ``device``, with its name as key."""
+    spec = {"deviceSelector": selector, "taint": {"key": name, "effect": effect}}
+    return convert(DeviceTaintRule, {"metadata": {"name": name}, "spec": spec})
+
+
 def claim(name: str = "c", *requests: Object, constraints: Sequence[Object] = (), **fields: Any) -> ResourceClaim:
     """A claim, for one device by default. ``config`` is part of ``spec.devices``, other fields of the claim."""
     devices = {
@@ -118,12 +125,12 @@ def pod_with(*claims: str, name: str = "p", **fields: Any) -> Pod:
 class DeviceHarness(PluginHarness):
     """A simulated scheduler with devices, claims and the class ``gpu``, which selects all devices."""
 
-    def __init__(self, *objects: ResourceSlice | DeviceClass | ResourceClaim | Node, **fields: Any) -> None:
+    def __init__(self, *objects: DeviceObject | Node, **fields: Any) -> None:
         nodes = [obj for obj in objects if isinstance(obj, Node)]
         super().__init__(nodes, **fields)
         self.put(device_class(), *(obj for obj in objects if not isinstance(obj, Node)))
 
-    def put(self, *objects: ResourceSlice | DeviceClass | ResourceClaim | Node) -> None:
+    def put(self, *objects: DeviceObject | Node) -> None:
         """Add or update objects."""
         for obj in objects:
             self.cluster.catalog(type(obj)).put(obj)
@@ -179,7 +186,7 @@ NODE = node("n")
 GPU = slice_of("d0", node="n")
 
 
-def single_node(*objects: ResourceSlice | DeviceClass | ResourceClaim, **fields: Any) -> DeviceHarness:
+def single_node(*objects: DeviceObject, **fields: Any) -> DeviceHarness:
     """A harness with one node, ``n``."""
     return DeviceHarness(NODE, *objects, **fields)
 

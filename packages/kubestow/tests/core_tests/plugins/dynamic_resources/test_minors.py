@@ -22,6 +22,7 @@ from core_tests.plugins.dynamic_resources.devices import (
     single_node,
     slice_of,
     subrequests,
+    taint_rule,
 )
 from kubestow.api.core import Pod
 from kubestow.config.defaults import default_plugins
@@ -74,6 +75,24 @@ def counters(name: str, value: str) -> list[Any]:
 
 def consuming(name: str, value: str, **fields: Any) -> Any:
     return device(name, consumesCounters=[{"counterSet": "card", "counters": {"memory": {"value": value}}}], **fields)
+
+
+def rule_with_selectors(minor: Minor) -> Any:
+    """Of a pod whose device is tainted by a rule, unless its device class or its selectors count."""
+    gates = ("DRADeviceTaints", *(("DRADeviceTaintRules",) if minor.number > 34 else ()))
+    rules = [
+        taint_rule("class", deviceClassName="second"),
+        taint_rule("missing-class", deviceClassName="missing"),
+        taint_rule("selector", selectors=[{"cel": {"expression": INDEX_1}}]),
+        taint_rule("failing", selectors=[{"cel": {"expression": "device.attributes['x'].y"}}]),
+    ]
+    slices = slice_of(*indexed("d0", "d1"), node="n")
+    outcomes = [
+        outcome(harness(minor, slices, device_class("second", INDEX_1), claim(), rule, gates=gates), pod_with("c"))
+        for rule in rules
+    ]
+    assert all(shortened(each) == shortened(outcomes[0]) for each in outcomes)
+    return outcomes[0]
 
 
 def shared(name: str, memory: str, **fields: Any) -> Any:
@@ -333,6 +352,10 @@ CASES: dict[Behaviour, Case] = {
         claim(),
         gates=("DRADeviceTaints",),
     ),
+    Behaviour.DEVICE_TAINT_RULES_HAVE_A_GATE: devices(
+        ["r=d0"], CANNOT, GPU, claim(), taint_rule(), gates=("DRADeviceTaints",)
+    ),
+    Behaviour.DEVICE_TAINT_RULES_SELECT_BY_NAME: Case(rule_with_selectors, CANNOT, ["r=d0"]),
     Behaviour.DEVICES_ARE_TRIED_IN_COMBINATIONS: devices(
         CANNOT,
         ["r=d0", "r=d0"],

@@ -9,6 +9,7 @@ import pytest
 from core_tests.plugins.gang_scheduling.fixture import Groups
 from core_tests.scheduling.gangs.groups import APIS, TEAMS, group, member, members
 from kubestow.api.core import Pod
+from kubestow.api.resource import DeviceTaintRule
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName
@@ -56,7 +57,7 @@ def test_without_the_gate_only_pod_groups_of_other_apis_are_read_and_watched() -
 
 
 def test_without_a_gang_plugin_no_pod_groups_are_watched() -> None:
-    assert set(WATCHED) - set(watched(())) == {PODGROUPS}
+    assert set(WATCHED) - set(watched(())) == {PODGROUPS, resource_of(DeviceTaintRule)}
 
 
 def test_a_pod_is_gated_until_its_group_exists() -> None:

@@ -1,4 +1,4 @@
-"""The strategies of priority classes, pod groups, workloads, queues and resource claims.
+"""The strategies of priority classes, pod groups, workloads, queues, resource claims and device taint rules.
 
 Groups of scheduling.k8s.io have a schema and a spec that is immutable, except for the minCount of a gang since v1beta1;
 controllers create them from the templates in a workload, which may be a tree of composite groups. The groups of
@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from kubestow.api.formats.names import dns1123_label_errors, qualified_name_errors
 from kubestow.rules.admission import SYSTEM_PRIORITIES
 from kubestow.rules.defaults import default_resource_claim_spec
-from kubestow_devcluster.apiserver.kinds.kind import ALL_CLIENT_METADATA, RESTStrategy
+from kubestow_devcluster.apiserver.kinds.kind import ALL_CLIENT_METADATA, RESTStrategy, SpecStrategy
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.statuses import (
     FieldError,
@@ -25,9 +25,12 @@ from kubestow_devcluster.apiserver.statuses import (
     invalid_values,
     required_value,
     too_many,
+    unsupported_value,
     validate_choice,
     validate_name,
 )
+
+_TAINT_EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 #: The highest value of a class that is not a system class.
 HIGHEST_USER_DEFINABLE_PRIORITY = 1_000_000_000
@@ -342,6 +345,28 @@ def _validate_immutable_spec(new: Object, old: Object) -> list[FieldError]:
         for field in sorted(new.keys() | old.keys())
         if new.get(field) != old.get(field)
     ]
+
+
+class DeviceTaintRuleStrategy(SpecStrategy):
+    initial_status: ClassVar = {}
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        super().prepare_for_create(new, now)
+        new["spec"]["taint"].setdefault("timeAdded", now)
+
+    def prepare_for_update(self, new: Object, old: Object, now: str) -> None:
+        taint, former = new["spec"]["taint"], old["spec"]["taint"]
+        if "timeAdded" not in taint or (
+            taint.get("effect") != former.get("effect") and taint["timeAdded"] == former.get("timeAdded")
+        ):
+            taint["timeAdded"] = now
+
+    def validate(self, new: Object) -> list[FieldError]:
+        taint = new["spec"].get("taint", {})
+        errors = [required_value(f"spec.taint.{name}") for name in ("key", "effect") if not taint.get(name)]
+        if taint.get("effect", "") not in ("", *_TAINT_EFFECTS):
+            errors.append(unsupported_value("spec.taint.effect", taint["effect"], _TAINT_EFFECTS))
+        return errors
 
 
 class ResourceClaimStrategy(RESTStrategy):
