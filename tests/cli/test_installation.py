@@ -71,7 +71,9 @@ async def test_a_scheduler_imports_only_what_it_needs() -> None:
     assert contributed <= {
         "kubestow_contrib.coscheduling",
         "kubestow_contrib.volcano",
+        "kubestow_contrib.volcano.kube_batch",
         "kubestow_contrib.volcano.pod_groups",
+        "kubestow_contrib.volcano.queues",
     }
 
 

@@ -55,7 +55,7 @@ class DelayedCluster(MemoryAPI):
         await super().delete_pod(pod)
 
 
-def configuration(minor: Minor = DEFAULT_MINOR, **fields: Any) -> config.KubeSchedulerConfiguration:
+def configuration(minor: Minor = DEFAULT_MINOR, /, **fields: Any) -> config.KubeSchedulerConfiguration:
     """A KubeSchedulerConfiguration with these fields, with their API names."""
     document = {"apiVersion": config.API_VERSION, "kind": config.KIND, **fields}
     gates = config.FeatureGates(minor=minor)
