@@ -135,13 +135,9 @@ def _build(
     report.title = f"decisions of {profiles}, and those of {source} as Kubernetes {minor}"
     report.remarks = []
     if configuration.extenders:
-        report.remarks.append(
-            counted(
-                len(configuration.extenders),
-                "extender of the configuration is not called",
-                "extenders of the configuration are not called",
-            )
-        )
+        count = len(configuration.extenders)
+        called = counted(count, "extender of the configuration is", "extenders of the configuration are")
+        report.remarks.append(f"{called} not called")
     return shadow
 
 
