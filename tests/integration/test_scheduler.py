@@ -227,9 +227,10 @@ async def test_one_update_of_labels_and_taints_requeues_pods_waiting_for_either(
 
 
 async def test_a_pod_blocked_by_a_nomination_is_scheduled_when_it_is_cleared(cluster: ClusterFixture) -> None:
-    nominated = pod("nominated", cpu="2", priority=100, gates=["wait"], nominated="n")
+    nominated = pod("nominated", cpu="2", priority=100, gates=["wait"])
     await cluster.create(node("n", cpu="2"), nominated)
     async with cluster.scheduler() as probe:
+        await cluster.patch(nominated, {"status": {"nominatedNodeName": "n"}}, subresource="status")
         await probe.until(lambda: probe.scheduler.cluster.has_nominations)
         await cluster.create(pod("behind", cpu="1", priority=1))
         await cluster.pending_messages("behind")
