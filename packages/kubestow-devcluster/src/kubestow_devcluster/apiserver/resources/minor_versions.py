@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kubestow.api.conversion import DEVICES
-from kubestow.rules.minors import DEFAULT_MINOR, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow_devcluster.apiserver.group_version import GroupVersion
 from kubestow_devcluster.apiserver.kinds.kind import Kind, RESTStrategy
 from kubestow_devcluster.apiserver.resources.built_in import BUILT_IN_KINDS
@@ -32,20 +32,33 @@ _FIELDS_OF_APIS = {"pods": {"spec.schedulingGroup": ("scheduling.k8s.io/v1alpha2
 def kinds_of_minor(minor: Minor, gates: FeatureGates | None = None) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
     """The built-in kinds that a minor version serves, and those that only store its objects.
 
-    The fields of a gate that is off are disabled. Without ``gates`` they are the defaults of the version.
+    The fields and kinds of a gate that is off are disabled. Without ``gates`` they are the defaults of the version.
     """
     served: list[Kind] = []
     hub_kinds: list[Kind] = []
     for kind in BUILT_IN_KINDS:
-        if minor.serves(kind.api_version, kind.name):
+        if minor.serves(kind.api_version, kind.name) and _is_enabled(kind, minor, gates):
             disabled = _disabled_fields(kind.resource, minor, gates)
             served.append(replace(kind, rest=replace(kind.rest, disabled_fields=disabled)) if disabled else kind)
         elif kind.group == DEVICES.name:
             hub_kinds.append(kind)
     for version in DEVICES.former:
         api_version = f"{DEVICES.name}/{version}"
-        served += [_former(kind, version) for kind in hub_kinds if minor.serves(api_version, kind.name)]
+        enabled = (kind for kind in hub_kinds if minor.serves(api_version, kind.name))
+        served += [_former(kind, version) for kind in enabled if _is_enabled(kind, minor, gates)]
     return tuple(served), tuple(hub_kinds)
+
+
+def _is_enabled(kind: Kind, minor: Minor, gates: FeatureGates | None) -> bool:
+    """Whether the gate of a kind is on, if it has one: before a kind is stable, its API is off by default."""
+    if kind.name != "DeviceTaintRule":
+        return True
+    if minor == DEFAULT_MINOR and gates is None:
+        return False
+    from kubestow.config.feature_gates import FeatureGates
+
+    has_gate = minor.has(Behaviour.DEVICE_TAINT_RULES_HAVE_A_GATE)
+    return (gates or FeatureGates(minor=minor)).enabled("DRADeviceTaintRules" if has_gate else "DRADeviceTaints")
 
 
 def _disabled_fields(resource: str, minor: Minor, gates: FeatureGates | None) -> tuple[str, ...]:

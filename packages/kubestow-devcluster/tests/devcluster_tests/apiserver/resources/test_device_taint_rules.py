@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from devcluster_tests.client import Client
+from kubestow.config.feature_gates import FeatureGates
 from kubestow.rules.minors import Minor
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import DevCluster
@@ -15,8 +16,11 @@ GROUP = "/apis/resource.k8s.io"
 SELECTOR = {"driver": "gpu.example.com", "pool": "n", "device": "d0"}
 
 
-def client_of(minor: int) -> Client:
-    return Client(DevCluster(nodes=1, apiserver=APIServerOptions(minor=Minor(minor))))
+def client_of(minor: int, *, enabled: bool = True) -> Client:
+    """A client of a server with the gate of rules on, or with the defaults of its version."""
+    names = ("DRADeviceTaints",) if minor < 35 else ("DRADeviceTaints", "DRADeviceTaintRules")
+    gates = FeatureGates(dict.fromkeys(names, True), minor=Minor(minor)) if enabled else None
+    return Client(DevCluster(nodes=1, apiserver=APIServerOptions(minor=Minor(minor), feature_gates=gates)))
 
 
 def rule(**taint: Any) -> dict[str, Any]:
@@ -47,7 +51,14 @@ async def test_rules_are_served_in_one_version(minor: int, served: str) -> None:
 @pytest.mark.parametrize("minor", [31, 32])
 async def test_older_versions_have_no_rules(minor: int) -> None:
     served = "v1alpha3" if minor == 31 else "v1beta1"
-    assert (await client_of(minor).get(f"{GROUP}/{served}/devicetaintrules")).status == 404
+    assert (await client_of(minor, enabled=False).get(f"{GROUP}/{served}/devicetaintrules")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("minor", "served", "status"), [(34, "v1alpha3", 404), (35, "v1alpha3", 404), (36, "v1beta2", 404), (37, "v1", 200)]
+)
+async def test_rules_are_served_with_their_gate(minor: int, served: str, status: int) -> None:
+    assert (await client_of(minor, enabled=False).get(f"{GROUP}/{served}/devicetaintrules")).status == status
 
 
 @pytest.mark.parametrize(

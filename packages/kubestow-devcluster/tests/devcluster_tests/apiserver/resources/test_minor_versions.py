@@ -74,24 +74,18 @@ async def test_the_emulation_and_compatibility_versions_are_reported_from_1_33_o
     assert (since["minCompatibilityMajor"], since["minCompatibilityMinor"]) == ("1", "32")
 
 
-#: The version that has nothing but device taint rules.
-RULES_ALONE = {"1.33": "v1alpha3", "1.34": "v1alpha3", "1.35": "v1alpha3", "1.36": "v1beta2"}
-
-
 @pytest.mark.parametrize(("minor", "versions"), list(VERSIONS.items()))
 async def test_discovery_has_the_versions_of_the_resource_api(minor: str, versions: list[str]) -> None:
     get = client(minor).get
-    of_rules = RULES_ALONE.get(minor)
-    served = [*versions, of_rules] if of_rules is not None else versions
-    assert [version["version"] for version in (await get(f"/apis/{GROUP}")).json["versions"]] == served
+    assert [version["version"] for version in (await get(f"/apis/{GROUP}")).json["versions"]] == versions
     groups = {group["metadata"]["name"]: group for group in (await get("/apis", accept=AGGREGATED)).json["items"]}
-    assert [version["version"] for version in groups[GROUP]["versions"]] == served
+    assert [version["version"] for version in groups[GROUP]["versions"]] == versions
     for version in versions:
         names = [resource["name"] for resource in (await get(f"/apis/{GROUP}/{version}")).json["resources"]]
         assert {"deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"} <= set(names)
         assert (await get(f"/openapi/v3/apis/{GROUP}/{version}")).json["components"]["schemas"]
     for version in {"v1", "v1beta1", "v1beta2", "v1alpha3"} - set(versions):
-        assert (await get(f"/apis/{GROUP}/{version}")).status == (200 if version == of_rules else 404)
+        assert (await get(f"/apis/{GROUP}/{version}")).status == 404
         assert (await get(claims(version))).status == 404
 
 
