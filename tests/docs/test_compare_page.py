@@ -50,4 +50,4 @@ def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (tmp_path / name).write_text(header)
     names: dict[str, object] = {}
     exec(block("In Python"), names)
-    assert repr(names["comparison"]).startswith("<Comparison of baseline and candidate: 0 lost")
+    assert repr(names["comparison"]).startswith("<Comparison: 0 lost")
