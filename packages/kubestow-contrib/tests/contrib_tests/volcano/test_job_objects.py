@@ -97,6 +97,7 @@ NODE = {
 def test_a_simulation_starts_a_job_as_a_whole_or_not_at_all(
     size: str, placed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("kubestow_lab")
     (tmp_path / "volcano.conf").write_text(CONFIGURATION)
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(NODE))
     tasks = task("ps", 1, "0"), task("worker", 3, size, minAvailable=2)
@@ -112,6 +113,7 @@ def test_a_simulation_starts_a_job_as_a_whole_or_not_at_all(
 def test_what_the_controller_has_created_already_is_created_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("kubestow_lab")
     manifest = job(task("worker", 2, "1"), metadata={"uid": "7"})
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(NODE))
     (tmp_path / "volcano.conf").write_text(CONFIGURATION)
