@@ -370,6 +370,10 @@ class PodGroupSchedulingCycle(GangSchedulingCycle):
         for failure in failures:
             own = attempt.failure_of(failure)
             self._failure_handler.attempt_failed(failure.queued, replace(own, nomination=""))
+        # An error ends the round, although the group fits: what was not tried is tried again.
+        for queued in attempt.pods:
+            if queued.info.uid in self._queue.in_flight and not self._cluster.is_assumed(queued.info.uid):
+                self._queue.return_unattempted(queued)
 
     def _reject(self, attempt: GangAttempt, status: Status) -> None:
         """Requeue all pods because a plugin rejected the group, or failed."""

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from core_tests.scheduling.fixture import TerminatingCluster
+from core_tests.scheduling.fixture import TerminatingCluster, enabled
 from core_tests.scheduling.gangs.groups import group, member, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message, remaining
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import Condition, PodGroup
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import Handle, ReservePlugin
+from kubestow.framework.status import Status
 from kubestow.rules.minors import Behaviour, Minor
 from kubestow.testing import node, pod, pods
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
@@ -231,3 +235,30 @@ def test_a_group_with_disruption_mode_all_is_evicted_as_a_whole() -> None:
 
     groups = group("train", 1, priority=100), group("low", 2, priority=10, disruptionMode=ALL)
     after(30, gang, check, node("a", cpu="1"), node("b", cpu="1"), *groups, *low)
+
+
+class FailsOnceAtReserve(ReservePlugin):
+    """Fails for the second pod that comes to Reserve."""
+
+    name = "FailsOnceAtReserve"
+    events_to_register = ()
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._calls = 0
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        self._calls += 1
+        return Status.error("once") if self._calls == 2 else None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        pass
+
+
+def test_pods_that_an_error_left_untried_are_tried_again() -> None:
+    gang = members(4, "train", cpu="1")
+
+    def check(harness: SchedulerHarness) -> None:
+        assert bound_count(harness, gang) == 4
+
+    after(60, gang, check, node("n", cpu="8"), group("train", 1), **OF_1_37, **enabled(FailsOnceAtReserve))
