@@ -10,14 +10,12 @@ from random import Random
 
 from kubestow.api.extender import BindingArgs
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
-from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.api_calls.dispatcher import PodBinder
 from kubestow.scheduling.cycle.binding_confirmation import UnconfirmedBindings
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.watch_cache import WatchCache
-from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference, reference
+from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +26,9 @@ class ExtenderBinder:
     def __init__(self, api: ClusterAPI, cache: WatchCache, *, clock: Clock, random: Random) -> None:
         self._binder = PodBinder(Environment(api, clock, random))
         self._cache = cache
-        self._unconfirmed = UnconfirmedBindings(self._read, clock)
+        self._unconfirmed = UnconfirmedBindings[tuple[PodInfo, str]](
+            cache.cluster, self._binder, clock, on_misplaced=self._correct
+        )
         cache.on_pod_settled = self._unconfirmed.pod_settled
 
     async def bind(self, args: BindingArgs) -> None:
@@ -44,30 +44,15 @@ class ExtenderBinder:
             if assumed and cluster.is_assumed(args.pod_uid):
                 cluster.forget(args.pod_uid)
             raise
-        if info is not None and assumed and cluster.is_assumed(info.uid):
-            self._unconfirmed.add(info.uid, (info, args.node))
+        if info is not None and assumed:
+            self._unconfirmed.add(info, args.node, (info, args.node))
 
-    async def _read(self, binding: tuple[PodInfo, str]) -> bool:
-        """Read a pod, and correct its place if it is not on its node; False if that must be repeated."""
-        info, node_name = binding
-        extra = fields(pod=info.key, node=node_name)
-        try:
-            current = await self._binder.read(reference(info))
-        except (APIError, Unreachable) as error:
-            _log.warning("The binding of pod %s is unconfirmed: %s", info.key, error, extra=extra)
-            return False
-        cluster, placed = self._cache.cluster, self._cache.cluster.placed_pod(info.uid)
-        if placed is None or not placed.assumed or placed.node_name != node_name:
-            return True  # settled while it was read
-        actual = None if current is None or is_terminal(current.status.phase) else current.spec.node_name
-        if actual == node_name:
-            _log.info("The watch has not shown the binding of pod %s for half a minute", info.key, extra=extra)
-            return False
+    def _correct(self, binding: tuple[PodInfo, str], actual: str | None) -> None:
+        """Correct the place of a pod that is not on its node."""
+        (info, node_name), cluster = binding, self._cache.cluster
         where = "gone" if actual is None else f"on node {actual}" if actual else "not bound"
-        _log.warning(
-            "The binding of pod %s to node %s had succeeded; it is %s", info.key, node_name, where, extra=extra
-        )
+        text = "The binding of pod %s to node %s had succeeded; it is %s"
+        _log.warning(text, info.key, node_name, where, extra=fields(pod=info.key, node=node_name))
         cluster.forget(info.uid)
         if actual:
             cluster.assume(info, actual)
-        return True
