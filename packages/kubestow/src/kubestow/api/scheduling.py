@@ -58,10 +58,9 @@ class DisruptionMode(APIObject, frozen=True):
     all: NoFields | None = None
 
 
-class PodGroupSpec(APIObject, frozen=True):
-    """``spec`` of a PodGroup; ``preemption_policy`` is None where the server does not have the field."""
+class _GroupSpec(APIObject, frozen=True):
+    """What the specs of all groups have; ``preemption_policy`` is None where the server does not have the field."""
 
-    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
     disruption_mode: DisruptionMode = DisruptionMode()
     priority: int | None = None
@@ -70,8 +69,14 @@ class PodGroupSpec(APIObject, frozen=True):
 
     @property
     def is_disrupted_as_a_whole(self) -> bool:
-        """Whether all pods of the group are evicted together."""
+        """Whether all pods of the group, and of the groups below, are evicted together."""
         return self.disruption_mode.all is not None
+
+
+class PodGroupSpec(_GroupSpec, frozen=True):
+    """``spec`` of a PodGroup."""
+
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
 
 
 class PodGroupStatus(APIObject, frozen=True):
@@ -101,20 +106,10 @@ class CompositeSchedulingPolicy(APIObject, frozen=True):
     gang: CompositeGangSchedulingPolicy | None = None
 
 
-class CompositePodGroupSpec(APIObject, frozen=True):
+class CompositePodGroupSpec(_GroupSpec, frozen=True):
     """``spec`` of a CompositePodGroup."""
 
     scheduling_policy: CompositeSchedulingPolicy = CompositeSchedulingPolicy()
-    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
-    disruption_mode: DisruptionMode = DisruptionMode()
-    priority: int | None = None
-    preemption_policy: str | None = None
-    parent_composite_pod_group_name: str | None = None
-
-    @property
-    def is_disrupted_as_a_whole(self) -> bool:
-        """Whether all pods of all groups below are evicted together."""
-        return self.disruption_mode.all is not None
 
 
 class CompositePodGroup(CustomObject, frozen=True):
