@@ -104,7 +104,7 @@ def test_a_guarantee_is_kept_from_the_siblings() -> None:
     ("name", "problem"),
     [
         ("team", "Queue team: is the parent of production, research, so it admits no pods"),
-        ("orphan", "Queue orphan: spec.parent: Queue nobody does not exist"),
+        ("orphan", "Queue orphan: spec.parent: Queue missing does not exist"),
     ],
 )
 def test_only_leaves_of_the_hierarchy_admit_pods(name: str, problem: str) -> None:
@@ -115,7 +115,7 @@ def test_only_leaves_of_the_hierarchy_admit_pods(name: str, problem: str) -> Non
         found = harness.scheduler.cluster.catalog(PodGroup).get("default", "a")
         assert found is not None and problem in found.status.conditions[0].message
 
-    objects = [node("n", cpu="16"), *TREE, queue("orphan", parent="nobody"), pod_group("a", name)]
+    objects = [node("n", cpu="16"), *TREE, queue("orphan", parent="missing"), pod_group("a", name)]
     in_virtual_time(scenario, *objects, plugins=[Volcano], pod_group_apis=[VOLCANO], profiles=capacity(hierarchy=True))
 
 

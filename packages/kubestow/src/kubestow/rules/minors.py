@@ -345,7 +345,7 @@ class Behaviour(Enum):
         "the plugin has no Score",
     )
 
-    POST_FILTER_TELLS_ONLY_WHAT_IT_DOES = Rule(
+    POST_FILTER_REPORTS_ONLY_ACTIONS = Rule(
         37,
         "DynamicResources",
         "PostFilter gives a reason only if it deallocates or deletes a claim",
@@ -773,11 +773,11 @@ class Behaviour(Enum):
         "a binding is sent once",
     )
 
-    PREEMPTION_TELLS_WHAT_IT_FOUND = Rule(
+    PREEMPTION_REPORTS_WHAT_IT_FOUND = Rule(
         37,
         "DefaultPreemption",
-        'a successful preemption is told: "preemption: found a potential placement for pod on node N, preempting 2 '
-        'victims"',
+        'a message reports what preemption found: "preemption: found a potential placement for pod on node N, '
+        'preempting 2 victims"',
         "the reasons of a pod for which others are evicted end with those of the nodes",
     )
 

@@ -46,7 +46,7 @@ _STEPS = 6
 #: Sets of victims that are tried for a nomination.
 _MOST_VICTIM_SETS = 8
 _PREEMPTED = "PreemptionByScheduler"
-#: In the message of a preemption since Behaviour.PREEMPTION_TELLS_WHAT_IT_FOUND, also where the nomination stays.
+#: In the message of a preemption since Behaviour.PREEMPTION_REPORTS_WHAT_IT_FOUND, also where the nomination stays.
 _PREEMPTS_AGAIN = "preemption: found a potential placement"
 _VOLUMES = (PersistentVolume, PersistentVolumeClaim, ResourceClaim)
 

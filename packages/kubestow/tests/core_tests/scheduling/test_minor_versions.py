@@ -163,7 +163,7 @@ def test_a_victim_in_pre_bind_is_cancelled_or_deleted(minor: Minor, has_behaviou
     in_virtual_time(scenario, node("n", cpu="4"), minor=minor, cluster=cluster, **enabled(SlowPreBind))
 
 
-@around(Behaviour.PREEMPTION_TELLS_WHAT_IT_FOUND)
+@around(Behaviour.PREEMPTION_REPORTS_WHAT_IT_FOUND)
 def test_a_successful_preemption_is_told(minor: Minor, has_behaviour: bool) -> None:
     async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("low", cpu="3", priority=0))

@@ -232,8 +232,8 @@ class Refusals:
                 for manifest in manifests
                 if all(has_scope(each, manifest["spec"]) for each in scopes)
             ]
-            told = (quota.get("status") or {}).get("used") or {}
-            self._used[key] = dict.fromkeys(_hard(quota), "0") | added(*lists) | told
+            reported = (quota.get("status") or {}).get("used") or {}
+            self._used[key] = dict.fromkeys(_hard(quota), "0") | added(*lists) | reported
         return self._used[key]
 
 

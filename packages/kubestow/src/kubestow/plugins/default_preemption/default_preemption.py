@@ -78,7 +78,7 @@ class PreemptionWithoutPreEnqueue(PostFilterPlugin, GangPreemptionPlugin):
         super().__init__(args, handle)
         self._min_candidates_percentage = args.min_candidate_nodes_percentage
         self._min_candidates_absolute = args.min_candidate_nodes_absolute
-        self._tells_success = handle.emulates(Behaviour.PREEMPTION_TELLS_WHAT_IT_FOUND)
+        self._reports_success = handle.emulates(Behaviour.PREEMPTION_REPORTS_WHAT_IT_FOUND)
         self._async_preemption = handle.feature_enabled("SchedulerAsyncPreemption")
         self._workload_aware_preemption = handle.feature_enabled("WorkloadAwarePreemption")
         self._topology_aware_scheduling = handle.feature_enabled("TopologyAwareWorkloadScheduling")
@@ -190,7 +190,7 @@ class PreemptionWithoutPreEnqueue(PostFilterPlugin, GangPreemptionPlugin):
         nominated = self.handle.cluster.nominated_pods(node_name)
         found = f"found a potential placement for pod on node {node_name}, preempting {len(victims.pods)} victims"
         return PostFilterResult(
-            Status(Code.SUCCESS, (f"preemption: {found}",)) if self._tells_success else SUCCESS,
+            Status(Code.SUCCESS, (f"preemption: {found}",)) if self._reports_success else SUCCESS,
             nominated_node_name=node_name,
             victims=victims.pods,
             lower_priority_nominated=tuple(info for info in nominated if info.priority < pod.priority),

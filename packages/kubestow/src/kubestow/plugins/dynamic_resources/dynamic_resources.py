@@ -105,7 +105,7 @@ class DynamicResourcesWithoutScore(
         self._enabled = handle.feature_enabled("DynamicResourceAllocation")
         self._capitalizes_owner = handle.emulates(Behaviour.CLAIM_OWNER_IS_CAPITALIZED)
         #: Whether PostFilter has no reason for a pod without claims in its spec.
-        self._tells_only_actions = handle.emulates(Behaviour.POST_FILTER_TELLS_ONLY_WHAT_IT_DOES)
+        self._reports_only_actions = handle.emulates(Behaviour.POST_FILTER_REPORTS_ONLY_ACTIONS)
         self._skips_pods_without_claims = handle.emulates(
             Behaviour.POST_FILTER_SKIPS_PODS_WITHOUT_CLAIMS
         ) and not handle.emulates(Behaviour.POST_FILTER_LOOKS_AT_ALL_PODS)
@@ -233,7 +233,7 @@ class DynamicResourcesWithoutScore(
         QUIRK (semantics 8.16): without state, because an earlier PreFilter plugin rejected the pod, this is an error.
         """
         result = self._deallocation(state, pod)
-        is_silent = self._tells_only_actions and result.action is None and result.status.code is not Code.ERROR
+        is_silent = self._reports_only_actions and result.action is None and result.status.code is not Code.ERROR
         return PostFilterResult(_NOTHING_TO_SAY) if is_silent else result
 
     def _deallocation(self, state: CycleState, pod: PodInfo) -> PostFilterResult:

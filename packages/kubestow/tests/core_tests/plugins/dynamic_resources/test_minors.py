@@ -235,7 +235,7 @@ CASES: dict[Behaviour, Case] = {
     Behaviour.POST_FILTER_LOOKS_AT_ALL_PODS: Case(
         lambda minor: "no new claims to deallocate" in message_without_claims(minor), True, False
     ),
-    Behaviour.POST_FILTER_TELLS_ONLY_WHAT_IT_DOES: Case(
+    Behaviour.POST_FILTER_REPORTS_ONLY_ACTIONS: Case(
         lambda minor: (
             message_without_claims(minor),
             outcome(harness(minor, GPU, claim("c", exactly(2))), pod_with("c")),
