@@ -289,8 +289,8 @@ def _published(path: Path | None, pods: str) -> dict[str, float]:
 def _allocated_shares(folder: Path, pods: str, nodes: str, policy: str, seeds: range) -> list[float]:
     """The allocated share of all GPUs for each seed."""
     from kubestow_contrib.fragmentation import FragmentationGradientDescent, TypicalPod, typical_pods
-    from kubestow_lab.simulation.arrivals import load_trace
-    from kubestow_lab.workloads import openb
+    from kubestow_lab.traces import openb
+    from kubestow_lab.traces.loading import load_trace
 
     cluster, trace = load_trace(folder, pods=pods, nodes=nodes)
     node_file, pod_file = openb.list_files(folder, pod_list=pods, node_list=nodes)

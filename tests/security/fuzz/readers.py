@@ -58,9 +58,10 @@ from kubestow_lab.conformance.replay import replay_file
 from kubestow_lab.scheduler_perf.benchmark_result import read_result
 from kubestow_lab.scheduler_perf.object_templates import ObjectTemplate
 from kubestow_lab.scheduler_perf.test_cases import read_test_cases
+from kubestow_lab.traces import openb
+from kubestow_lab.traces.formats import read_trace
 from kubestow_lab.tuning.search_space import SearchSpace
 from kubestow_lab.what_if.node_pools import read_node_pools
-from kubestow_lab.workloads import openb
 
 _ROOT = Path(__file__).resolve().parents[3]
 _CORPUS = _ROOT / "tests/conformance/corpus"
@@ -140,6 +141,62 @@ def _openb(content: bytes) -> None:
             list(pods)
         except InputError:
             continue
+
+
+#: For each format of a trace, its files: the input is one of them in turn, beside empty ones.
+_TRACE_FILES = {
+    "google2011": ("machine_events.csv", "task_events.csv", "machine_attributes.csv", "task_constraints.csv"),
+    "google2019": ("machine_events.json", "instance_events.json", "collection_events.json"),
+    "alibaba2018": ("machine_meta.csv", "container_meta.csv", "batch_task.csv"),
+    "alibaba-gpu2020": ("pai_machine_spec.csv", "pai_task_table.csv", "pai_job_table.csv"),
+    "alibaba-gpu2025": ("disaggregated_DLRM_trace.csv",),
+    "alibaba-spot2026": ("node_info_df.csv", "job_info_df.csv"),
+    "azure-packing": ("packing_trace.sqlite",),
+    "azure-vm": ("vmtable.csv",),
+    "philly": ("cluster_machine_list", "cluster_job_log"),
+    "helios": ("cluster_gpu_number.csv", "cluster_log.csv"),
+    "acme": ("trace_seren.csv",),
+    "supercloud": ("slurm-log.csv",),
+    "swf": ("log.swf",),
+}
+
+
+def _published_trace(content: bytes) -> None:
+    """The input is the first table of each format in turn, and then all of its tables."""
+    base = _folder()
+    for name, files in _TRACE_FILES.items():
+        folder = base / name
+        folder.mkdir(exist_ok=True)
+        for file in files:
+            (folder / file).write_bytes(content)
+        try:
+            trace, _ = read_trace(f"{name}={folder / files[0] if name == 'swf' else folder}")
+        except InputError:
+            continue
+        assert all(task.count >= 0 for task in trace.tasks)
+
+
+def _mapped_table(content: bytes) -> None:
+    folder = _folder()
+    (folder / "jobs.csv").write_bytes(content)
+    (folder / "mapping.yaml").write_bytes(content if content.startswith(b"created") else _MAPPING)
+    read_trace(f"csv={folder / 'jobs.csv'}", mapping=folder / "mapping.yaml")
+
+
+_PUBLISHED_TRACES = [
+    b"0,5,0,hash,0.5,0.25\n0,6,1,3,0.1,0.1,0.1,1,9\n",
+    b'{"time":"0","machine_id":"1","type":"1","capacity":{"cpus":0.5,"memory":0.2},"instance_index":0,"constraint":[{}]}\n',
+    b"m_1,0,1,677,96,100,USING\nM1,3,j_1,1,Terminated,419011,419011,100,0.3\n",
+    b"instance_sn,role,app_name,cpu_request,gpu_request,memory_request,creation_time,max_instance_per_node\ni,HN,a,1,1,1,0,2\n",
+    b"machineId,number of GPUs,single GPU mem\nm31,8,24GB\n",
+    b'[{"jobid":"a","submitted_time":"2017-10-07 01:11:39","attempts":[{"start_time":"2017-10-07 01:12:09",'
+    b'"end_time":"2017-10-07 01:13:09","detail":[{"ip":"m","gpus":["gpu0"]}]}]}]',
+    b"job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,duration,date,total\n"
+    b"1,u,v,16,32,2,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,3,2020-06-09,168\n",
+    b'id_job,id_user,time_submit,time_start,time_end,tres_req\n1,1,1,2,3,"1=20,2=170000,4=1,1002=2"\n',
+    b"; MaxNodes: 2\n1 0 1 3600 8 -1 -1 8 7200 2048 1 3 1 -1 2 -1 -1 -1\n",
+]
+_MAPPING = b"created: {column: t, factor: 60}\ncpu: c\ngpus: g\nnodes: {count: 2, cpu: 4, gpus: 1}\n"
 
 
 def _pod_template(content: bytes) -> None:
@@ -797,6 +854,8 @@ READERS: dict[str, Reader] = {
         _file(lambda path: list(replay_file(path, in_tree_registry))), (KubestowError,), _cases, is_slow=True
     ),
     "trace": Reader(_openb, _INPUT, lambda: _TRACE),
+    "published-trace": Reader(_published_trace, _INPUT, lambda: _PUBLISHED_TRACES, is_slow=True),
+    "mapped-table": Reader(_mapped_table, _INPUT, lambda: [b"t,c,g\n1,2,0.5\n", _MAPPING]),
     "stages": Reader(_file(read_stages), _INPUT, lambda: [_STAGES]),
     "descheduler-policy": Reader(
         lambda content: load_policy(content, registry=_strategies()), _INPUT, lambda: [_POLICY]

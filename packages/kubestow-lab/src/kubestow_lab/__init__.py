@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow_lab.call_trace import trace
     from kubestow_lab.comparison.comparison import compare
-    from kubestow_lab.simulation.arrivals import Arrivals, load_trace
+    from kubestow_lab.simulation.arrivals import Arrivals
     from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
     from kubestow_lab.simulation.simulation_result import SimulationResult
+    from kubestow_lab.traces.loading import load_trace
     from kubestow_lab.tuning.tuning_search import tune
     from kubestow_lab.what_if.node_count import nodes_needed
     from kubestow_lab.what_if.node_removal import drain
@@ -52,7 +53,7 @@ _MODULES = {
     "compare": "kubestow_lab.comparison.comparison",
     "drain": "kubestow_lab.what_if.node_removal",
     "explain": "kubestow.engine.explanation.explain",
-    "load_trace": "kubestow_lab.simulation.arrivals",
+    "load_trace": "kubestow_lab.traces.loading",
     "nodes_needed": "kubestow_lab.what_if.node_count",
     "trace": "kubestow_lab.call_trace",
     "tune": "kubestow_lab.tuning.tuning_search",

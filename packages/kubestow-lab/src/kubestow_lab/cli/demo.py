@@ -43,7 +43,8 @@ def demo(trace: Path | None, nodes: int | None, pods: int | None, seed: int, lim
 
     from kubestow_lab.demo.demo_run import run_demo
     from kubestow_lab.demo.display import Display
-    from kubestow_lab.workloads import openb, synthetic
+    from kubestow_lab.traces import openb
+    from kubestow_lab.workloads import synthetic
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     if trace is not None and (nodes is not None or pods is not None):

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadInput:
-    """The files of a cluster and of a workload, or the folder of a trace and the lists of it."""
+    """The files of a cluster and of a workload, or a trace, what is read of it, and what is assumed about it."""
 
     clusters: tuple[str, ...]
     workloads: tuple[str, ...]
-    trace: Path | None
+    trace: str | None
     pod_list: str
     node_list: str
+    mapping: Path | None
+    assumed: tuple[str, ...]
+    trace_window: str | None
     strict: bool
 
     def read(self) -> tuple[ClusterObjects, Arrivals]:
@@ -37,10 +40,19 @@ class WorkloadInput:
 
         if (self.trace is None) == (not self.clusters) or (self.trace is not None and self.workloads):
             raise click.UsageError("expected either --cluster, with or without --workload, or --trace")
+        if self.trace is None and (self.mapping or self.assumed or self.trace_window):
+            raise click.UsageError("--mapping, --assume and --trace-window need --trace")
         if self.trace is not None:
-            from kubestow_lab.simulation.arrivals import load_trace
+            from kubestow_lab.traces.loading import load_trace, parse_window
 
-            cluster, arrivals = load_trace(self.trace, pods=self.pod_list, nodes=self.node_list)
+            cluster, arrivals = load_trace(
+                self.trace,
+                pods=self.pod_list,
+                nodes=self.node_list,
+                assumed=self.assumed,
+                mapping=self.mapping,
+                window=None if self.trace_window is None else parse_window(self.trace_window),
+            )
         else:
             cluster = ClusterObjects.load(*self.clusters, strict=self.strict)
             arrivals = (
@@ -59,9 +71,28 @@ workload_options = grouped_options(
     (
         click.option("--cluster", "clusters", multiple=True, help="Dump or folder with the cluster; - is stdin."),
         click.option("--workload", "workloads", multiple=True, help="Manifests of the pods to schedule."),
-        click.option("--trace", type=click.Path(path_type=Path), help="Folder with Alibaba's openb trace."),
-        click.option("--pod-list", default="default", show_default=True, help="Pod list of the trace."),
-        click.option("--node-list", default="gpu_node", show_default=True, help="Node list of the trace."),
+        click.option(
+            "--trace",
+            metavar="FORMAT=PATH",
+            help="A published trace, such as philly=FOLDER or swf=FILE; a folder alone is that of Alibaba's openb.",
+        ),
+        click.option("--pod-list", default="default", show_default=True, help="Pod list of openb."),
+        click.option("--node-list", default="gpu_node", show_default=True, help="Node list of openb."),
+        click.option(
+            "--mapping",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="What the columns of --trace csv=FILE are.",
+        ),
+        click.option(
+            "--assume",
+            "assumed",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="What is assumed where the trace says nothing; can be repeated.",
+        ),
+        click.option(
+            "--trace-window", metavar="START:END", help="Only the pods that arrive then, in seconds from the first one."
+        ),
         click.option("--strict", is_flag=True, help="Refuse input with any problem."),
     ),
 )

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from kubestow import gc_tuning
-from kubestow.api.core import Node, Pod, PodResourceClaimStatus
+from kubestow.api.core import Pod, PodResourceClaimStatus
 from kubestow.api.formats.duration import Duration
 from kubestow.api.meta import ObjectMeta, convert, decode, without_nulls
 from kubestow.engine.input import kinds
-from kubestow.engine.input.admission import Admission, Refusals
+from kubestow.engine.input.admission import Refusals
 from kubestow.engine.input.cluster_objects import ClusterObjects, InputSummary
 from kubestow.engine.input.documents import Problems, SourceObject, read_objects
 from kubestow.engine.input.object_defaults import with_default_class
@@ -25,8 +25,6 @@ from kubestow.rules.claims import ephemeral_claim, resource_claim
 from kubestow.rules.owners import generated_name, generated_suffix
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow_lab.simulation.expansion import Expansion, Replica, expand
-from kubestow_lab.workloads import gpu, openb, openb_shapes
-from kubestow_lab.workloads.gpu import PodShape
 from kubestow_lab.workloads.workload import DURATION, Object
 
 #: More names than this are not in a remark.
@@ -68,6 +66,7 @@ class Arrivals:
 
     ``custom_resources`` are the objects that plugins may read, as those of a cluster. ``refused`` are pods that the API
     server would not create. ``not_expanded`` are workloads of kinds whose controllers are not known here.
+    ``assumptions`` say what was assumed where a trace says nothing.
     """
 
     pods: list[Arrival] = field(default_factory=list)
@@ -77,10 +76,13 @@ class Arrivals:
     attribution: str = ""
     refused: list[RefusedPods] = field(default_factory=list)
     not_expanded: list[str] = field(default_factory=list)
+    assumptions: str = ""
 
     @property
     def remarks(self) -> Iterator[str]:
-        """What pods the workload lacks, for people."""
+        """What was assumed, and what pods the workload lacks, for people."""
+        if self.assumptions:
+            yield f"assumed where the trace says nothing: {self.assumptions}"
         if self.not_expanded:
             names = ", ".join(self.not_expanded[:_NAMED]) + (", …" if len(self.not_expanded) > _NAMED else "")
             yield f"{counted(len(self.not_expanded), 'workload was', 'workloads were')} not expanded into pods: {names}"
@@ -410,39 +412,3 @@ def _seconds(annotations: Mapping[str, str], name: str) -> float | None:
     if seconds < 0:
         raise InvalidObject("expected a duration that is not negative", path=f"metadata.annotations[{name}]")
     return seconds
-
-
-def load_trace(
-    folder: str | Path, *, pods: str = "default", nodes: str = "gpu_node"
-) -> tuple[ClusterObjects, Arrivals]:
-    """The cluster and the pods of a trace; ``pods`` and ``nodes`` are short names of lists, such as ``gpuspec33``.
-
-    Raises InputError for missing and invalid files.
-    """
-    with gc_tuning.paused():
-        node_file, pod_file = openb.list_files(Path(folder), pod_list=pods, node_list=nodes)
-        traced = [convert(Node, gpu.node(name, shape)) for name, shape in openb.read_nodes(node_file)]
-        cluster = ClusterObjects(nodes=traced)
-        cluster.summary.read["Node"] = len(cluster.nodes)
-        return cluster, _arrivals(pod_file)
-
-
-def _arrivals(path: Path) -> Arrivals:
-    """Pods of one shape share their spec; most pods of a trace have one of a few shapes."""
-    templates: dict[PodShape, tuple[Pod, Object]] = {}
-    arrivals = Arrivals(attribution=openb_shapes.ATTRIBUTION)
-    for traced in openb.read_pods(path):
-        if traced.shape not in templates:
-            shared = gpu.pod("", traced.shape)
-            Admission().admit(shared, gpu.NAMESPACE)
-            templates[traced.shape] = convert(Pod, shared), shared
-        template, manifest = templates[traced.shape]
-        metadata = msgspec.structs.replace(
-            template.metadata, name=traced.name, uid=f"pod/{gpu.NAMESPACE}/{traced.name}"
-        )
-        pod = msgspec.structs.replace(template, metadata=metadata)
-        duration = None if traced.duration is None else float(traced.duration)
-        arrivals.pods.append(Arrival(pod, float(traced.created), duration, manifest))
-    arrivals.pods.sort(key=lambda arrival: arrival.time)
-    arrivals.summary.read["Pod"] = len(arrivals.pods)
-    return arrivals

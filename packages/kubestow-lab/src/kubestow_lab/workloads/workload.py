@@ -1,7 +1,7 @@
 """A workload: a cluster, the pods submitted to it in order, and later changes to them.
 
 All objects are plain Kubernetes objects in JSON form, ready to be created. A workload is a value, independent of its
-source (:mod:`kubestow_lab.workloads.openb`, :mod:`kubestow_lab.workloads.synthetic`) and of the way it is submitted.
+source (:mod:`kubestow_lab.traces.openb`, :mod:`kubestow_lab.workloads.synthetic`) and of the way it is submitted.
 """
 
 from __future__ import annotations

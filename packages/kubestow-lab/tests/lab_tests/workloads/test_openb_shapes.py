@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kubestow_lab.workloads import openb, openb_shapes
+from kubestow_lab.traces import openb
+from kubestow_lab.workloads import openb_shapes
 from kubestow_lab.workloads.gpu import NodeShape, PodShape
 
 _TRACE = Path(__file__).parents[6] / "shared" / "traces" / "openb"

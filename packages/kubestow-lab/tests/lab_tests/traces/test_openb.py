@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubestow.errors import InputError
-from kubestow_lab.workloads import openb
+from kubestow_lab.traces import openb
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn-0,64000,262144,2,P100\n"
 HEADER = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
@@ -107,7 +107,7 @@ def test_a_row_that_is_too_short_or_too_long_is_an_error(tmp_path: Path) -> None
 
 
 def test_a_binary_file_is_an_error(tmp_path: Path) -> None:
-    (_trace(tmp_path) / "openb_pod_list_default.csv").write_bytes(b"\xff\xfe\x00")
+    (_trace(tmp_path) / "openb_pod_list_default.csv").write_bytes(b"\xff\x00")
     assert _error(tmp_path) == "openb_pod_list_default.csv: not UTF-8 text"
 
 

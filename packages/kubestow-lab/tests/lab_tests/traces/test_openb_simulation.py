@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kubestow_lab.simulation.arrivals import load_trace
 from kubestow_lab.simulation.simulation import Simulation
+from kubestow_lab.traces.loading import load_trace
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn-0,8000,32768,1,T4\n"
 PODS = """\
