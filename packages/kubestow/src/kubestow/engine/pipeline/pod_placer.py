@@ -113,15 +113,21 @@ class Placer:
         if not isinstance(decision, Scheduled):
             self._restore(evictions)
             return Status.unschedulable(decision.message)
-        runtime = self.profile.runtime
-        self.cache.assume(info, decision.node_name)
-        status = runtime.run_reserve_plugins(decision.state, info, decision.node_name)
+        return self.place_on(decision.node_name, info, decision.state, evictions)
+
+    def place_on(
+        self, node_name: str, info: PodInfo, state: CycleState, evictions: tuple[PreemptedPod, ...] = ()
+    ) -> PlacementResult | Status:
+        """Place a pod on a node that passed the filters of its cycle, with its volumes, unless Reserve rejects it."""
+        self.cache.assume(info, node_name)
+        placement = PlacementResult(info, node_name, state, evictions)
+        status = self.profile.runtime.run_reserve_plugins(state, info, node_name)
         if not status.ok:
-            self.undo(PlacementResult(info, decision.node_name, decision.state, evictions))
+            self.undo(placement)
             return status
         if info.spec.volumes:
             bind_assumed_volumes(self.cache)
-        return PlacementResult(info, decision.node_name, decision.state, evictions)
+        return placement
 
     def undo(self, placement: PlacementResult) -> None:
         """Take a pod off its node and put back what was evicted for it. Volumes that were bound stay bound."""
