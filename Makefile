@@ -27,8 +27,9 @@ lock: venv
 demo: venv
 	@$(BIN)/kubestow demo
 
+# Every process of a run would compile all modules, and rewrite the assertions of all tests, if none kept the bytecode.
 test: venv
-	@$(BIN)/python -m pytest -n auto --dist worksteal -q
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal -q
 
 simulate: venv
 	@PYTHONPATH=packages/kubestow/tests:packages/kubestow-contrib/tests $(BIN)/python -m tests.fault_simulation --seeds $(SEEDS) --first $(FIRST_SEED)

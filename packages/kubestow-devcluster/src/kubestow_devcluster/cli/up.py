@@ -145,11 +145,12 @@ def up(
     stages = read_stages_option(stages_file)
     durations = _Durations(_seconds("--node-monitor-grace-period", grace_period), _seconds("--event-ttl", event_ttl))
     cluster = _ClusterOptions(nodes, cluster_file, durations, stages, files, dashboard, feature_gates)
+    security = options.security()
     if is_own_process:
-        process.run(_run_with_child(scheduler, options, cluster))
+        process.run(_run_with_child(scheduler, options, security, cluster))
     else:
         app = scheduler.create_app()
-        app.run_on_new_loop(_run(partial(run_in_process, app), options, cluster))
+        app.run_on_new_loop(_run(partial(run_in_process, app), options, security, cluster))
     data = (
         "the cluster is not persisted" if options.data_dir is None else f"the cluster is stored in {options.data_dir}"
     )
@@ -187,18 +188,21 @@ class _ClusterOptions:
     feature_gates: str
 
 
-async def _run_with_child(arguments: SchedulerArguments, options: ServerOptions, cluster: _ClusterOptions) -> None:
+async def _run_with_child(
+    arguments: SchedulerArguments, options: ServerOptions, security: SecureServing, cluster: _ClusterOptions
+) -> None:
     async with scheduler_process(arguments) as process:
         # Imported while the child starts, and before anything is served or written: a mistake ends the command at once.
         for module in ("kubestow_devcluster.cluster", "kubestow_devcluster.controllers"):
             importlib.import_module(module)
         await process.wait_until_configured()
-        await _run(process.run, options, cluster)
+        await _run(process.run, options, security, cluster)
 
 
-async def _run(run_scheduler: RunScheduler, options: ServerOptions, cluster: _ClusterOptions) -> None:
+async def _run(
+    run_scheduler: RunScheduler, options: ServerOptions, security: SecureServing, cluster: _ClusterOptions
+) -> None:
     """Serve the cluster until ``run_scheduler`` returns."""
-    security = options.security()
     with_scheduler = _with_scheduler_user(security)
     kubeconfigs = cluster.kubeconfigs
     with TemporaryDirectory(prefix="kubestow-") as directory:  # of mode 0700

@@ -154,14 +154,14 @@ class SchedulerProcess:
     it is ready (a :class:`ReadyScheduler`).
     """
 
-    def __init__(self, process: Process, reports: asyncio.StreamReader) -> None:
-        self._process, self._reports = process, reports
+    def __init__(self, process: Process, reports: asyncio.StreamReader, pipe: asyncio.ReadTransport) -> None:
+        self._process, self._reports, self._pipe = process, reports, pipe
 
     @classmethod
     async def start(cls, arguments: SchedulerArguments) -> SchedulerProcess:
         reading, writing = os.pipe()
         reports = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(reading, "rb")
         )
         process = await asyncio.create_subprocess_exec(
@@ -173,7 +173,7 @@ class SchedulerProcess:
             start_new_session=True,
         )
         os.close(writing)
-        return cls(process, reports)
+        return cls(process, reports, pipe)
 
     async def wait_until_configured(self) -> None:
         """Wait until the child has accepted its arguments. Raises InputError for invalid ones, and SchedulerEnded."""
@@ -221,6 +221,7 @@ class SchedulerProcess:
         """Stop the process gracefully, or after ten seconds at once."""
         if not await stop_process(self._process, _STOP_TIMEOUT):
             _log.warning("the scheduler's process did not stop and was killed", extra=fields(pid=self._process.pid))
+        self._pipe.close()  # not before: the child may be about to report
 
 
 @asynccontextmanager

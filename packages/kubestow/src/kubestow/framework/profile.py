@@ -97,16 +97,20 @@ def implements(registry: Registry) -> Mapping[str, frozenset[str]]:
 
 
 class _Implements(Mapping[str, frozenset[str]]):
-    """Looks up a plugin only when its extension points are read, because that may import it."""
+    """Looks up a plugin only when its extension points are first read, because that may import it."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        #: Building a profile reads the points of each plugin dozens of times.
+        self._found: dict[str, frozenset[str]] = {}
 
     def __getitem__(self, name: str) -> frozenset[str]:
-        plugin = self._registry[name]
-        return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base)).union(
-            plugin.inert_at
-        )
+        found = self._found.get(name)
+        if found is None:
+            plugin = self._registry[name]
+            implemented = frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
+            found = self._found[name] = implemented.union(plugin.inert_at)
+        return found
 
     def __contains__(self, name: object) -> bool:
         return name in self._registry
