@@ -23,6 +23,7 @@ from kubestow_lab.comparison.pod_differences import (
     difference_groups,
     pod_differences,
 )
+from kubestow_lab.comparison.recorded_runs import RecordedRun
 from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS, MetricChange, metrics_of
 from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 from kubestow_lab.simulation.arrivals import Arrivals
@@ -36,10 +37,10 @@ _MOST_GROUPS = 15
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One simulation and what it is called, such as by its configuration file."""
+    """One simulation, or run of a record, and what it is called, such as by its configuration file."""
 
     name: str
-    result: SimulationResult
+    result: SimulationResult | RecordedRun
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -63,6 +64,7 @@ class SimulationComparison(Displayed):
         before, after = metrics_of(baseline.result), metrics_of(candidate.result)
         for name, change in (("lost", PodChange.LOST), ("won", PodChange.WON), ("moved", PodChange.MOVED)):
             before[name], after[name] = 0, changes[change]
+        before["changed"], after["changed"] = 0, len(pods)
         changed = {}
         for name in sorted(before.keys() & after.keys(), key=_position):
             family, dot, _ = name.partition(".")
