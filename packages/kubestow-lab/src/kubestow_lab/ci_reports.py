@@ -129,12 +129,13 @@ def _placed(groups: Iterable[Sequence[PodOutcome]]) -> int:
 
 
 def _node_names(outcomes: Iterable[PodOutcome]) -> str:
-    """The nodes with most of some pods, each with their number, and how many further nodes there are."""
+    """The nodes with most of some pods, each with their number; how many nodes there are if some are left out."""
     counts = Counter(outcome.node for outcome in outcomes if outcome.node)
     named = sorted(counts, key=lambda node: (-counts[node], node))
     texts = [_shortened(node) + (f" ×{counts[node]:,}" if counts[node] > 1 else "") for node in named[:_NODES_NAMED]]
-    more = [f"{len(named) - _NODES_NAMED:,} more"] if len(named) > _NODES_NAMED else []
-    return ", ".join((*texts, *more))
+    if len(named) <= _NODES_NAMED:
+        return ", ".join(texts)
+    return f"{counted(len(named), 'node')}: {', '.join(texts)}, …"
 
 
 def _limited(table: Table, most: int) -> Table:
@@ -178,7 +179,8 @@ def problems_junit(problems: ConfigurationProblems) -> str:
     cases = []
     for found in problems.sides:
         lines = [f"{each.line}:{each.column}: {each}" if each.line else str(each) for each in found.errors]
-        cases.append((found.file, counted(len(found.errors), "problem"), "\n".join(lines[:_MOST_PROBLEMS])))
+        name = f"{found.file} ({found.role}, Kubernetes {found.minor})"
+        cases.append((name, counted(len(found.errors), "problem"), "\n".join(lines[:_MOST_PROBLEMS])))
     return _junit(_COMPARE, "kubestow config check", cases, failure="configuration")
 
 
@@ -279,10 +281,9 @@ def problems_sarif(problems: ConfigurationProblems) -> str:
     for found in problems.sides:
         for each in found.errors[:_MOST_PROBLEMS]:
             text = f"{each.path}: {each.message}" if each.path else each.message
-            identity = f"{found.minor}: {text}"
-            results.append(
-                _result(_INVALID_CONFIGURATION, text, found.file, each.line or 1, each.column or 1, identity=identity)
-            )
+            text = f"Kubernetes {found.minor}: {text}"
+            place = (each.line or 1, each.column or 1)
+            results.append(_result(_INVALID_CONFIGURATION, text, found.file, *place, identity=text))
     return _sarif(results, problems.headline)
 
 

@@ -290,7 +290,7 @@ def _with_default_baseline(options: Sequence[SchedulerOptions]) -> list[Schedule
     baseline, candidate = options
     profiles = [{"schedulerName": profile.scheduler_name} for profile in candidate.read_configuration().profiles]
     configuration = {"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles}
-    return [structs.replace(baseline, configuration=configuration), candidate]
+    return [structs.replace(baseline, configuration=configuration), candidate.decoded()]
 
 
 # -- simulations -----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.errors import InputError
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.text import Displayed, short_repr
 from kubestow_lab.comparison import tables
@@ -86,7 +87,11 @@ class SimulationComparison(Displayed):
         for each in thresholds:
             threshold = Threshold.parse(each) if isinstance(each, str) else each
             threshold.require_metric({name.partition(".")[2] for name in self.metrics})
-            found = self.metrics[threshold.metric]
+            found = self.metrics.get(threshold.metric)
+            if found is None:
+                known = ", ".join(self.metrics)
+                problem = f"no metric {threshold.metric!r} without a simulation, the metrics are: {known}"
+                raise InputError(f"threshold {threshold.text!r}", problem)
             checked.append(threshold.check(found.candidate, found.baseline))
         return checked
 

@@ -26,6 +26,7 @@ from kubestow_lab.comparison.pod_differences import PodChange
 from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import SimulationOptions, SimulationProgress
+from kubestow_lab.simulation.simulation_result import SimulationResult
 
 SPREAD, PACK = "LeastAllocated", "MostAllocated"
 
@@ -101,6 +102,7 @@ def test_metrics_are_those_of_the_results(comparison: SimulationComparison) -> N
     assert values["imbalance.cpu"] == (pytest.approx(np.std([3 / 4, 1, 1])), 0.0, "")
     assert values["zoneSkew"] == (3, 1, "better")  # of the small pods: 3 and 0, then 1 and 2
     baseline = comparison.baseline.result
+    assert isinstance(baseline, SimulationResult)
     assert values["fragmentation.cpu"][0] == baseline.fragmentation["cpu"]
     waits = [outcome.bound - outcome.arrived for outcome in baseline.outcomes if outcome.bound is not None]
     assert values["meanWait"][0] == pytest.approx(sum(waits) / 5)
