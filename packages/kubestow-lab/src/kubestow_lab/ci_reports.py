@@ -68,7 +68,7 @@ def _comparison_blocks(comparison: SimulationComparison, checked: Sequence[Check
         title = f"{counted(len(groups), 'group')} of pods that differ, by change, owner and reason"
         yield table if len(groups) <= _FEW_GROUPS else Details([title], [table])
     for side in (comparison.baseline, comparison.candidate):
-        for remark in side.result.remarks:
+        for remark in side.remarks:
             yield Paragraph(f"Remark: {code_span(_shortened(remark, _LONGEST_TEXT))}")
 
 

@@ -37,7 +37,7 @@ class WorkloadInput(ClusterConnection):
     @property
     def has_source(self) -> bool:
         """Whether a cluster or a workload is given in any way."""
-        return bool(self.clusters or self.workloads or self.trace is not None or self.is_given)
+        return bool(self.clusters or self.workloads or self.trace is not None or self.is_given or self.reschedule)
 
     def require_source(self) -> None:
         """Raise UsageError unless there is exactly one source of a cluster, and a workload only with a cluster."""

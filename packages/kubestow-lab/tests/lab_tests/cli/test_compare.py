@@ -86,6 +86,16 @@ def test_the_running_pods_are_compared_if_asked_for(
     assert report["metrics"]["nodesUsed"]["candidate"] == 1
 
 
+def test_what_a_service_does_not_document_is_in_the_report(
+    run: Callable[..., Run], inputs: tuple[object, ...], tmp_path: Path
+) -> None:
+    config = tmp_path / "gke.json"
+    config.write_text('{"autoscaling": {"autoscalingProfile": "OPTIMIZE_UTILIZATION"}}')
+    text = run(*inputs, "--config", config, "-o", "markdown").out
+    assert text.count("GKE documents the preference") == 1
+    assert "not its weights" in text
+
+
 # -- exit status -----------------------------------------------------------------------------------------------------
 
 
@@ -149,6 +159,7 @@ def test_a_record_is_decided_by_both(run: Callable[..., Run], packing: Path, tmp
     assert (page.status, "a comparison of a record has no page" in page.err) == (1, True)
     for option in ("--cluster", "--workload", "--candidate-path"):
         assert run(*arguments, option, tmp_path / "dump.json").status == 2
+    assert run(*arguments, "--reschedule").status == 2
     assert run(*arguments, "--fail-if", "nodesUsed > 1").status == 2
 
 
