@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.inputs import grouped_options
+from kubestow.cli.inputs import CONNECTION_OPTIONS, ClusterConnection, SchedulerInput, fetch_objects, grouped_options
 from kubestow.cli.output import print_input
 
 if TYPE_CHECKING:
@@ -20,28 +20,46 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadInput:
-    """The files of a cluster and of a workload, or a trace, what is read of it, and what is assumed about it."""
+class WorkloadInput(ClusterConnection):
+    """The files of a cluster or where a live one is, and those of a workload; or a trace, and what is assumed about it.
 
-    clusters: tuple[str, ...]
-    workloads: tuple[str, ...]
-    trace: str | None
-    pod_list: str
-    node_list: str
-    mapping: Path | None
-    assumed: tuple[str, ...]
-    trace_window: str | None
-    strict: bool
+    With ``reschedule``, the pods that run are part of the workload.
+    """
 
-    def read(self) -> tuple[ClusterObjects, Arrivals]:
-        """The cluster and the workload; what was read is printed on standard error. Raises InputError."""
-        from kubestow.engine.input.cluster_objects import ClusterObjects
-        from kubestow_lab.simulation.arrivals import Arrivals
+    clusters: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    trace: str | None = None
+    pod_list: str = ""
+    node_list: str = ""
+    mapping: Path | None = None
+    assumed: tuple[str, ...] = ()
+    trace_window: str | None = None
+    strict: bool = False
+    reschedule: bool = False
 
-        if (self.trace is None) == (not self.clusters) or (self.trace is not None and self.workloads):
-            raise click.UsageError("expected either --cluster, with or without --workload, or --trace")
+    @property
+    def has_source(self) -> bool:
+        """Whether a cluster or a workload is given in any way."""
+        return bool(self.clusters or self.workloads or self.trace is not None or self.is_given or self.reschedule)
+
+    def require_source(self) -> None:
+        """Raise UsageError unless there is exactly one source of a cluster, and a workload only with a cluster."""
+        sources = (bool(self.clusters), self.trace is not None, self.is_given)
+        if sum(sources) != 1 or (self.trace is not None and self.workloads):
+            raise click.UsageError("expected either --cluster or --kubeconfig, with or without --workload, or --trace")
         if self.trace is None and (self.mapping or self.assumed or self.trace_window):
             raise click.UsageError("--mapping, --assume and --trace-window need --trace")
+
+    def read(self, *schedulers: SchedulerInput) -> tuple[ClusterObjects, Arrivals]:
+        """The cluster and the workload; what was read is printed on standard error.
+
+        Of a live cluster, also the custom resources that plugins of the ``schedulers`` read. Raises UsageError,
+        InputError, APIError and Unreachable.
+        """
+        from kubestow.engine.input.cluster_objects import ClusterObjects
+        from kubestow_lab.simulation.arrivals import Arrivals, rescheduled
+
+        self.require_source()
         if self.trace is not None:
             from kubestow_lab.traces.loading import load_trace, parse_window
 
@@ -54,15 +72,43 @@ class WorkloadInput:
                 window=None if self.trace_window is None else parse_window(self.trace_window),
             )
         else:
-            cluster = ClusterObjects.load(*self.clusters, strict=self.strict)
+            if self.is_given:
+                paths = {path: names for each in schedulers for path, names in each.custom_paths().items()}
+                cluster = fetch_objects(self, paths).cluster(str(self))
+            else:
+                cluster = ClusterObjects.load(*self.clusters, strict=self.strict)
             arrivals = (
                 Arrivals.load(*self.workloads, cluster=cluster, strict=self.strict) if self.workloads else Arrivals()
             )
+        if self.reschedule:
+            cluster = rescheduled(cluster)
         print_input("cluster", cluster.summary)
         if self.workloads or self.trace:
             print_input("workload", arrivals.summary)
         return cluster, arrivals
 
+    def arguments(self) -> Iterator[str]:
+        """The same input on the command line of another installation. Raises UsageError for standard input."""
+        if "-" in (*self.clusters, *self.workloads):
+            raise click.UsageError("another installation cannot read standard input, expected files")
+        for option, paths in (("--cluster", self.clusters), ("--workload", self.workloads)):
+            for path in paths:
+                yield from (option, path)
+        if self.trace is not None:
+            yield from ("--trace", self.trace, "--pod-list", self.pod_list, "--node-list", self.node_list)
+            for setting in self.assumed:
+                yield from ("--assume", setting)
+            yield from () if self.mapping is None else ("--mapping", str(self.mapping))
+            yield from () if self.trace_window is None else ("--trace-window", self.trace_window)
+        yield from (["--strict"] if self.strict else [])
+        yield from (["--reschedule"] if self.reschedule else [])
+
+
+#: Those of a connection; without one of them, no cluster is asked.
+LIVE_OPTIONS = (
+    click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of a live cluster, which is only read."),
+    *CONNECTION_OPTIONS[1:],
+)
 
 #: Adds the options that say which cluster and workload are simulated; the command gets them as ``workload``.
 workload_options = grouped_options(
@@ -70,6 +116,7 @@ workload_options = grouped_options(
     WorkloadInput,
     (
         click.option("--cluster", "clusters", multiple=True, help="Dump or folder with the cluster; - is stdin."),
+        *LIVE_OPTIONS,
         click.option("--workload", "workloads", multiple=True, help="Manifests of the pods to schedule."),
         click.option(
             "--trace",
@@ -94,6 +141,9 @@ workload_options = grouped_options(
             "--trace-window", metavar="START:END", help="Only the pods that arrive then, in seconds from the first one."
         ),
         click.option("--strict", is_flag=True, help="Refuse input with any problem."),
+        click.option(
+            "--reschedule", is_flag=True, help="Schedule the running pods of controllers too, as if they were new."
+        ),
     ),
 )
 
@@ -132,6 +182,14 @@ class SimulationInput:
 
         measured = None if self.measurements is None else Measurements.load(self.measurements)
         return SimulationOptions(**asdict(self) | {"measurements": measured})
+
+    def arguments(self) -> Iterator[str]:
+        """The same options on the command line of another installation."""
+        yield from ("--seed", str(self.seed), "--ties", self.ties)
+        yield "--departures" if self.departures else "--no-departures"
+        for option, value in (("--until", self.until), ("--measurements", self.measurements)):
+            if value is not None:
+                yield from (option, str(value))
 
 
 def simulation_options(*, departures: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
