@@ -12,10 +12,11 @@ from msgspec import structs
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.errors import ConfigurationError
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.text import Displayed, short_repr
 from kubestow_lab.comparison import tables
-from kubestow_lab.comparison.minor_changes import Cause, MinorChange, find_causes, minor_changes
+from kubestow_lab.comparison.minor_changes import Cause, MinorChange, find_causes, minor_changes, undone
 from kubestow_lab.comparison.pod_differences import (
     DifferenceGroup,
     PodChange,
@@ -167,11 +168,11 @@ def _outcome(outcome: PodOutcome | None) -> dict[str, Any] | None:
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
-    change = cause.change
     return {
-        "change": None
-        if change is None
-        else {"name": change.name, "subject": change.subject, "before": change.before, "after": change.after},
+        "changes": [
+            {"name": change.name, "subject": change.subject, "before": change.before, "after": change.after}
+            for change in cause.changes
+        ],
         "pods": [difference.outcome.key for difference in cause.pods],
     }
 
@@ -226,8 +227,14 @@ def compare(
     order = sorted((0, 1), key=lambda side: (baseline, candidate)[side].gates.minor.number)
     older, newer = ((baseline, candidate)[side] for side in order)
 
-    def outcomes_without(change: MinorChange) -> Sequence[PodOutcome]:
-        return simulation(structs.replace(newer, gates=change.undone(newer.gates))).run().outcomes
+    def outcomes_without(changes: Sequence[MinorChange]) -> Sequence[PodOutcome] | None:
+        # The gates have the version; named beside them, it would be the whole one again.
+        side = structs.replace(newer, emulated_version="", gates=undone(changes, newer.gates))
+        try:
+            return simulation(side).run().outcomes
+        except ConfigurationError:
+            # A plugin that comes with one of the changes is still enabled by the default of another.
+            return None
 
     changes = minor_changes(older.gates, newer.gates)
     return replace(found, causes=tuple(find_causes(found.pods, changes, results[order[0]].outcomes, outcomes_without)))
