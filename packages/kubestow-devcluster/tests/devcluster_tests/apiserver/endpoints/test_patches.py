@@ -277,6 +277,20 @@ async def test_another_patch_that_does_not_fit_is_rejected_with_its_result(
     assert rejected.message.endswith(f'": {problem}')
 
 
+@pytest.mark.parametrize("include", ["None", "Metadata", "Object"])
+async def test_the_scale_of_a_workload_is_a_table_too(client: Client, include: str) -> None:
+    await client.post(DEPLOYMENTS, deployment(3))
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+    found = (await client.get(f"{DEPLOYMENTS}/d/scale?includeObject={include}", accept=accept)).json
+    assert [column["name"] for column in found["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+    [row] = found["rows"]
+    assert row["cells"][:3] == ["d", 3, 0]
+    kind = {"None": None, "Metadata": "PartialObjectMetadata", "Object": "Scale"}[include]
+    assert (row["object"] and row["object"]["kind"]) == kind
+    metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+    assert (await client.get(f"{DEPLOYMENTS}/d/scale", accept=metadata)).json["metadata"]["name"] == "d"
+
+
 async def test_a_change_of_the_annotations_is_a_new_generation_of_a_deployment_only(client: Client) -> None:
     await client.post(DEPLOYMENTS, deployment(1))
     annotated = (await client.patch(f"{DEPLOYMENTS}/d", {"metadata": {"annotations": {"a": "b"}}})).json
