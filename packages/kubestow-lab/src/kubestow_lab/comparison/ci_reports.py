@@ -33,7 +33,7 @@ def _blocks(comparison: SimulationComparison, checked: Sequence[CheckedThreshold
         text = Span(f"{crossed} of {counted(len(checked), 'threshold')} crossed", "strong")
         yield Paragraph(text if crossed else "No threshold is crossed.")
         yield tables.thresholds_table(checked)
-    yield Paragraph(tables.headline(comparison.pods) + ".")
+    yield Paragraph(f"{tables.headline(comparison.pods)}. Decided as {comparison.versions}.")
     yield tables.metrics_table(comparison.metrics, checked)
     if groups := comparison.groups():
         yield tables.groups_table(groups, most=_MOST_GROUPS)

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.cluster_version import versions_text
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import ConfigurationError
 from kubestow.reports.model import Block, Paragraph, Table
@@ -70,6 +71,13 @@ class SimulationComparison(Displayed):
             metric = RESOURCE_METRICS[family] if dot else METRICS[name]
             changed[name] = MetricChange(name, metric, before[name], after[name])
         return cls(baseline, candidate, pods, changed)
+
+    @property
+    def versions(self) -> str:
+        """The minor versions that were decided as, and that of the API server if it is known."""
+        runs = [side.result.run for side in (self.baseline, self.candidate)]
+        emulated = dict.fromkeys(run["emulatedVersion"] for run in runs)
+        return versions_text(" and ".join(emulated), runs[0].get("serverVersion", ""))
 
     def count(self, change: PodChange) -> int:
         """How many pods have a change."""
