@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# The minor versions of Kubernetes with a table of types of their own, the oldest first.
+SCHEMAS := 1.36 1.37
+
 # How many seeds `make simulate` runs, and from which one on.
 SEEDS ?= 100
 FIRST_SEED ?= 1
@@ -47,10 +50,13 @@ site: venv
 
 check: lint types test
 
-# Write the table of Kubernetes' types anew, after a change of the packages' versions in requirements/schema.txt.
+# Write the tables of Kubernetes' types anew, after a change of the packages' versions in requirements/schema-*.txt. The
+# table of a newer minor version lacks the types of the first one, so the order counts.
 schema: venv
-	@$(PIP) --no-deps --upgrade --target build/schema --require-hashes --requirement requirements/schema.txt
-	@$(BIN)/python -m tools.schema.generate build/schema packages/kubestow-devcluster/src/kubestow_devcluster/apiserver/schema
+	@set -e; for minor in $(SCHEMAS); do \
+		$(PIP) --no-deps --upgrade --target build/schema-$$minor --require-hashes --requirement requirements/schema-$$minor.txt; \
+		$(BIN)/python -m tools.schema.generate build/schema-$$minor packages/kubestow-devcluster/src/kubestow_devcluster/apiserver/schema; \
+	done
 
 # Compare the CPU time per pod with that of the merge base with BASE, in pairs; fail beyond 10 %.
 BASE ?= origin/main

@@ -2,9 +2,10 @@
 
     python -m tools.lock
 
-The versions are those of constraints.txt. The hashes are those of every wheel and source distribution of a version, so
-the files serve every platform and every supported Python. Each file is complete: it is installed with ``--no-deps
---require-hashes``. Run this after a change of constraints.txt or of a dependency. Needs uv and a package index.
+The versions are those of constraints.txt; those of the packages that `make schema` reads are in pyproject.toml, which
+has several of each. The hashes are those of every wheel and source distribution of a version, so the files serve every
+platform and every supported Python. Each file is complete: it is installed with ``--no-deps --require-hashes``. Run
+this after a change of constraints.txt or of a dependency. Needs uv and a package index.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ FOLDER = ROOT / "requirements"
 IMAGE = ("kubestow", "kubestow-contrib")
 #: What builds the distributions, without build isolation.
 BUILD = ("hatchling", "editables")
+#: The packages of each minor version of Kubernetes that `make schema` reads.
+SCHEMA = "schema-"
 #: The oldest Python that all pinned versions support.
 PYTHON = "3.11.5"
 
@@ -39,7 +42,7 @@ def installations() -> dict[str, list[str]]:
         ],
         "build": list(BUILD),
         "image": dependencies(ROOT / "packages" / name / "pyproject.toml" for name in IMAGE),
-        "schema": groups["schema"],
+        **{name: group for name, group in groups.items() if name.startswith(SCHEMA)},
         "fuzz": groups["fuzz"],
     }
 
@@ -48,12 +51,13 @@ def lock(name: str, requirements: list[str], uv: str) -> None:
     """Write the file of one installation. Raises CalledProcessError if uv fails, which says why."""
     command = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", PYTHON, "--generate-hashes"]
     command += ["--no-config", "--no-annotate", "--no-header", "--constraint", "constraints.txt", "-"]
-    if name == "schema":  # only its data files are read
+    if name.startswith(SCHEMA):  # only its data files are read
         command.append("--no-deps")
     compiled = subprocess.run(
         command, input="\n".join(requirements), stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT
     ).stdout
-    header = f"# {name.capitalize()}: written by `python -m tools.lock` from constraints.txt. Do not edit.\n"
+    source = "pyproject.toml" if name.startswith(SCHEMA) else "constraints.txt"
+    header = f"# {name.capitalize()}: written by `python -m tools.lock` from {source}. Do not edit.\n"
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.txt").write_text(header + compiled, encoding="utf-8")
 

@@ -90,10 +90,11 @@ def main(directory: Path, into: Path) -> None:
     path = f"kubernetes_validate/kubernetes-json-schema/v{minor}.0-local/_definitions.json"
     definitions = json.loads((directory / path).read_text(encoding="utf-8"))["$defs"]
     added = ADDED.get(minor)
-    types = _Types(definitions, GoBinary(directory / "bin" / "kubectl")).made(added or VERSIONS)
+    types, values = _Types(definitions, GoBinary(directory / "bin" / "kubectl")).made(added or VERSIONS)
     if added is not None:
-        known = json.loads((into / f"kubernetes-{_SERVED}.json").read_text(encoding="utf-8"))["types"]
-        types = {model: entry for model, entry in types.items() if model not in known}
+        known = json.loads((into / f"kubernetes-{_SERVED}.json").read_text(encoding="utf-8"))
+        types = {model: entry for model, entry in types.items() if model not in known["types"]}
+        values = {name: schema for name, schema in values.items() if name not in known["values"]}
     about = {
         "kubernetes": minor,
         "sources": [f"{package.name} {package.version} ({_license(package)})" for package in (schemas, kubectl)],
@@ -101,7 +102,7 @@ def main(directory: Path, into: Path) -> None:
         "copyright": "The Kubernetes Authors",
         "generator": "tools/schema/generate.py",
     }
-    (into / f"kubernetes-{minor}.json").write_text(_text(about, types), encoding="utf-8")
+    (into / f"kubernetes-{minor}.json").write_text(_text(about, types, values), encoding="utf-8")
 
 
 def _version_of(definition: str) -> str:
@@ -121,16 +122,20 @@ class _Types:
         self._definitions, self._binary = definitions, binary
         self._models = _model_names(list(definitions))
         self._made: dict[str, Definition] = {}
+        self._values: dict[str, Definition] = {}
 
-    def made(self, wanted: Sequence[str]) -> dict[str, Definition]:
-        """The types of some kinds and of those in some API versions, and those that they are made of, by model."""
+    def made(self, wanted: Sequence[str]) -> tuple[dict[str, Definition], dict[str, Definition]]:
+        """The types of some kinds and of those in some API versions, and those that they are made of, by model.
+
+        Also the schemas of the values in them that have a definition without fields, such as quantities, by its name.
+        """
         for name, definition in self._definitions.items():
             served = _version_of(name) in wanted or name.removeprefix(_ROOT) in wanted
             # The messages of lists are all alike; lists of something else than items are kinds of their own.
             is_list = name.endswith("List") and "items" in definition.get("properties", ())
             if served and not is_list and definition.get("x-kubernetes-group-version-kind"):
                 self._add(name)
-        return dict(sorted(self._made.items()))
+        return dict(sorted(self._made.items())), dict(sorted(self._values.items()))
 
     def _add(self, name: str) -> str:
         """The model name of a definition, which is added to the table unless it is there."""
@@ -165,6 +170,8 @@ class _Types:
                 raise SystemExit(f"{place}: {entry['type']} in the schema, {wire.type_} in Go")
             entry |= {"number": wire.number, "pointer": wire.pointer, "omit": wire.omit}
         entry["required"] = required
+        if entry["type"] in ("any", "struct{}") and (reference := schema.get("$ref")):
+            entry["definition"] = reference.rpartition("/")[2]
         entry |= {short: schema[long] for long, short in _EXTENSIONS.items() if long in schema}
         entry["description"] = schema.get("description", "")
         return {key: value for key, value in entry.items() if value or key in ("name", "type")}
@@ -172,9 +179,11 @@ class _Types:
     def _type(self, schema: Definition) -> str:
         if reference := schema.get("$ref", ""):
             name = reference.rpartition("/")[2]
-            if name in _VALUES:
-                return _VALUES[name]
-            return self._add(name) if self._definitions[name].get("properties") else self._opaque(name)
+            if self._definitions[name].get("properties"):
+                return self._add(name)
+            if name.rpartition(".")[2] not in apiextensions.VALUES:
+                self._values[name] = _without_null(self._definitions[name])
+            return _VALUES.get(name) or self._opaque(name)
         named = schema.get("type", "object")
         kind = next(one for one in named if one != "null") if isinstance(named, list) else named
         if kind == "array":
@@ -248,6 +257,17 @@ class _Wire:
         self.type_, self.number, self.pointer, self.omit = type_, number, pointer, omit
 
 
+def _without_null(schema: Any) -> Any:
+    """A schema without the null that kubernetes-validate adds to each type."""
+    if isinstance(schema, list):
+        return list(map(_without_null, schema))
+    if not isinstance(schema, dict):
+        return schema
+    types = schema.get("type")
+    named = {"type": next(one for one in types if one != "null")} if isinstance(types, list) else {}
+    return {key: _without_null(value) for key, value in schema.items()} | named
+
+
 def _number(field: GoField) -> tuple[int, ...]:
     tag = field.tags.get("protobuf", "")
     return (int(tag.split(",")[1]),) if tag else ()
@@ -284,15 +304,16 @@ def _model_names(definitions: list[str]) -> dict[str, str]:
     }
 
 
-def _text(about: Definition, types: dict[str, Definition]) -> str:
-    """The table as JSON, one field a line, so that the changes of a new version can be read."""
+def _text(about: Definition, types: dict[str, Definition], values: dict[str, Definition]) -> str:
+    """The table as JSON, one field or value a line, so that the changes of a new version can be read."""
     lines = ["{", f'"about": {json.dumps(about, indent=1)},', '"types": {']
     for number, (model, entry) in enumerate(types.items()):
         head = {key: value for key, value in entry.items() if key != "fields"}
         fields = ",\n".join(f"  {json.dumps(field, ensure_ascii=False)}" for field in entry["fields"])
         opening = f"{json.dumps(model)}: {json.dumps(head, ensure_ascii=False)[:-1]}"
         lines.append(f'{opening}, "fields": [\n{fields}\n]}}{"," if number < len(types) - 1 else ""}')
-    return "\n".join([*lines, "}", "}", ""])
+    schemas = (f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+    return "\n".join([*lines, "},", '"values": {', ",\n".join(schemas), "}", "}", ""])
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def _comparison_blocks(comparison: SimulationComparison, checked: Sequence[Check
         text = Span(f"{crossed} of {counted(len(checked), 'threshold')} crossed", "strong")
         yield Paragraph(text if crossed else "No threshold is crossed.")
         yield tables.thresholds_table(checked)
-    yield Paragraph(tables.headline(comparison.pods) + ".")
+    yield Paragraph(f"{tables.headline(comparison.pods)}. Decided as {comparison.versions}.")
     yield _limited(tables.metrics_table(comparison.metrics, checked), _MOST_METRICS)
     if comparison.causes:
         yield _limited(tables.causes_table(comparison.causes), _MOST_CAUSES)

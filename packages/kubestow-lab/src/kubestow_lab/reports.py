@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from kubestow.engine.explanation.explain import explain_pending
 from kubestow.engine.explanation.explanation import Explanation
 from kubestow.engine.explanation.explanation_report import decision_blocks
+from kubestow.engine.input.cluster_version import versions_text
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import InputError
 from kubestow.reports.model import (
@@ -84,7 +85,7 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
     run = result.run
     subtitle = (
         f"{counted(len(result.outcomes), 'pod')}, {counted(len(result.nodes), 'node')},"
-        f" Kubernetes {run['emulatedVersion']},"
+        f" {versions_text(run['emulatedVersion'], run.get('serverVersion', ''))},"
         f" seed {run['seed']}, ties {run['ties']}: {counted(run['attempts'], 'scheduling attempt')} in"
         f" {run['seconds']:,.1f} s of virtual time"
     )
@@ -207,6 +208,8 @@ def comparison_report(comparison: SimulationComparison, checked: Sequence[Checke
         sections.append(Section("Pods that differ, by owner", list(_differences(comparison))))
         note = f"The outcomes in the candidate of the first {MOST_PODS:,}." if len(comparison.pods) > MOST_PODS else ""
         sections.append(Figure("Pods that differ", note or "In order of arrival.", "pods", anchor="pods"))
+    if comparison.causes:
+        sections.append(Section("Causes of the differences", [tables.causes_table(comparison.causes)]))
     shown = comparison.pods[:MOST_PODS]
     sides = list(zip(("baseline", "candidate"), results, strict=True))
     data = {
@@ -220,10 +223,9 @@ def comparison_report(comparison: SimulationComparison, checked: Sequence[Checke
         },
     }
     run = results[0].run
-    versions = dict.fromkeys(result.run["emulatedVersion"] for result in results)
     subtitle = (
         f"{baseline.name} (baseline) and {candidate.name} (candidate): {counted(len(results[0].outcomes), 'pod')},"
-        f" {counted(len(results[0].nodes), 'node')}, Kubernetes {' and '.join(versions)},"
+        f" {counted(len(results[0].nodes), 'node')}, {comparison.versions},"
         f" seed {run['seed']}, ties {run['ties']}"
     )
     return as_page(Report("Comparison of two simulations", subtitle, sections, data))

@@ -409,11 +409,18 @@ def sorted_entries(entries: list[Object]) -> list[Object]:
 
 
 def server_side_apply(
-    live: Object | None, config: Object, struct: Struct, manager: FieldManager, *, force: bool, time: str
+    live: Object | None,
+    config: Object,
+    struct: Struct,
+    manager: FieldManager,
+    *,
+    force: bool,
+    forced: Fieldset | None = None,
+    time: str,
 ) -> Object:
     """The object after ``manager`` applies ``config`` to ``live`` (None: creates it), with its managedFields.
 
-    Raises a 409 StatusError that names the conflicting managers, unless forced.
+    Raises a 409 StatusError that names the conflicting managers, unless forced for all or for the conflicting fields.
     """
     config = _without_empty(config, struct)
     fieldset = applied_fieldset(config, struct)
@@ -432,7 +439,8 @@ def server_side_apply(
         owned = [named, fieldset, *(other.get("fieldsV1") or {} for other in others)]
         applied = _remove_unapplied(applied, entry.get("fieldsV1") or {}, owned, struct)
     comparison = compare(live, applied, struct)
-    if not force and (conflicts := _conflicts(others, comparison.changed)):
+    unforced = [path for path in comparison.changed if not contains(forced or {}, path)]
+    if not force and (conflicts := _conflicts(others, unforced)):
         raise _conflict_error(conflicts)
     remaining = [without_fields(other, comparison.changed + comparison.removed) for other in others]
     if entry is None or entry.get("fieldsV1") != fieldset:
@@ -440,27 +448,6 @@ def server_side_apply(
     applied["metadata"] = {**applied["metadata"]}
     applied["metadata"]["managedFields"] = sorted_entries([entry, *(other for other in remaining if other is not None)])
     return applied
-
-
-def undeclared_fields(config: Object, struct: Struct) -> list[str]:
-    """The paths of the fields of a configuration that its schema does not have: ``.spec.containers[name="c"].x``."""
-    return list(_undeclared(config, struct, None, ""))
-
-
-def _undeclared(value: Any, type_: Type, field: StructField | None, path: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            item_type, item_field = child_field(type_, key)
-            if isinstance(type_, Struct) and item_field is None and not type_.preserves_unknown_fields:
-                yield f"{path}.{key}"
-            else:
-                yield from _undeclared(item, item_type, item_field, f"{path}.{key}")
-    elif isinstance(value, list) and isinstance(type_, ListOf):
-        is_keyed = is_granular(value, type_, field) and all(isinstance(item, dict) for item in value)
-        elements = [element for element, *_ in child_fields(value, type_, field)] if is_keyed else []
-        for index, item in enumerate(value):
-            place = _format_path((elements[index],)) if is_keyed else f"[{index}]"
-            yield from _undeclared(item, type_.item, None, f"{path}{place}")
 
 
 def _without_empty(value: Any, type_: Type) -> Any:
@@ -533,23 +520,22 @@ def _conflicts(entries: list[Object], changed: list[FieldPath]) -> list[tuple[Fi
 
 def _conflict_error(conflicts: list[tuple[FieldManager, FieldPath]]) -> StatusError:
     errors = [
-        FieldError("FieldManagerConflict", f"conflict with {manager}", _format_path(path))
-        for manager, path in conflicts
+        FieldError("FieldManagerConflict", f"conflict with {manager}", format_path(path)) for manager, path in conflicts
     ]
     if len(errors) == 1:
         message = f"Apply failed with 1 conflict: {errors[0].message}: {errors[0].field}"
     else:
         by_manager: dict[str, list[str]] = {}
         for manager, path in conflicts:
-            by_manager.setdefault(f"conflicts with {manager}:", []).append(f"- {_format_path(path)}")
+            by_manager.setdefault(f"conflicts with {manager}:", []).append(f"- {format_path(path)}")
         lines = [line for heading, paths in sorted(by_manager.items()) for line in (heading, *paths)]
         message = f"Apply failed with {len(errors)} conflicts: " + "\n".join(lines)
     causes = [{"reason": error.reason, "message": error.message, "field": error.field} for error in errors]
     return StatusError(409, "Conflict", message, details={"causes": causes})
 
 
-def _format_path(path: FieldPath) -> str:
-    """``.spec.containers[name="c"].image``."""
+def format_path(path: FieldPath) -> str:
+    """A path as kube-apiserver shows it: ``.spec.containers[name="c"].image``."""
     text = ""
     for element in path:
         kind, _, name = element.partition(":")

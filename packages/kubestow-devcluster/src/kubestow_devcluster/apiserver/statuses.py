@@ -137,6 +137,22 @@ def internal(message: str) -> StatusError:
     return StatusError(500, "", message)
 
 
+def go_text(value: Any) -> str:
+    """A value of JSON as Go's format ``%v`` shows it."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_text, value))}]"
+    if isinstance(value, float):
+        # The shortest digits, with an exponent from 1e+06 on.
+        text = repr(value).removesuffix(".0")
+        digits = len(text.partition("e")[0].replace(".", "").strip("-0"))
+        return text if 1e-4 <= abs(value) < 1e6 or not value else f"{value:.{max(digits - 1, 0)}e}"
+    if value is None:
+        return "<nil>"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def internal_error(message: str) -> StatusError:
     details = {"causes": [{"message": message}]}
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", details=details)

@@ -18,7 +18,7 @@ import msgspec
 
 from kubestow.cli.ending import DropIn
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, emulated_version_option, plugin_option
-from kubestow.cli.output import of_minor
+from kubestow.cli.output import with_versions
 from kubestow.errors import InputError, KubestowError
 from kubestow.files import MAX_FILE, read_file, read_standard_input
 from kubestow.version import KUBERNETES_VERSION, VERSION
@@ -111,7 +111,11 @@ def capacity(
     scheduler = scheduler_input.read(cluster)
     configuration, registry, gates = scheduler.read_configuration(), scheduler.registry(), scheduler.gates
     # The drop-in prints what cluster-capacity does.
-    name = partial(of_minor, minor=gates.minor) if drop_in is None else lambda made: made
+    name = (
+        partial(with_versions, minor=gates.minor, server_version=cluster.server_version)
+        if drop_in is None
+        else lambda made: made
+    )
     created = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     if len(templates) == 1 and not preemption and gang_size == 1:
         found = estimate(cluster, templates[0], configuration, registry=registry, gates=gates, options=options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
-from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
+from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
 
 
 @click.command()
@@ -26,5 +26,5 @@ def trace(pod: PodName, source: ClusterInput, scheduler: SchedulerInput, output:
     found = traced(cluster, str(pod), options)
     for remark in found.remarks:
         click.echo(f"remark: {remark}", err=True)
-    print_result(of_minor(found.document, options.gates.minor), found, output)
+    print_result(with_versions(found.document, options.gates.minor, cluster.server_version), found, output)
     return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from kubestow.cli.inputs import SchedulerInput, scheduler_options
-from kubestow.cli.output import OUTPUTS, emit, of_minor, output_option, print_result, progress_bar
+from kubestow.cli.output import OUTPUTS, emit, output_option, print_result, progress_bar, with_versions
 from kubestow.errors import InputError
 from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
@@ -81,7 +81,7 @@ def tune(
             executor=executor,
             progress=progress,
         )
-    print_result(of_minor(result.document, setup.gates.minor), result, output)
+    print_result(with_versions(result.document, setup.gates.minor, cluster.server_version), result, output)
     if write_config is not None:
         import yaml
 

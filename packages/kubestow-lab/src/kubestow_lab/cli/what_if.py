@@ -12,7 +12,7 @@ import click
 
 from kubestow.cli.command_group import CommandGroup
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
-from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_input, print_result, progress_bar
+from kubestow.cli.output import OUTPUTS, output_option, print_input, print_result, progress_bar, with_versions
 from kubestow.reports.model import counted
 from kubestow_lab.cli.simulation_inputs import print_remarks, report_plugin_failures
 
@@ -62,7 +62,7 @@ def drain(
     cluster = source.read(scheduler, strict=strict)
     options = scheduler.read(cluster)
     removal = drained(cluster, nodes_named(cluster, nodes), options, force=force)
-    return _report(removal, options, output, max_pending)
+    return _report(removal, options, cluster.server_version, output, max_pending)
 
 
 @what_if.command()
@@ -88,7 +88,7 @@ def lose(
     cluster = source.read(scheduler, strict=strict)
     names = nodes_named(cluster, nodes) if zone is None else nodes_in_zone(cluster, zone)
     options = scheduler.read(cluster)
-    return _report(lost(cluster, names, options), options, output, max_pending)
+    return _report(lost(cluster, names, options), options, cluster.server_version, output, max_pending)
 
 
 @what_if.command()
@@ -126,15 +126,17 @@ def add_nodes(
     options = scheduler.read(cluster)
     with progress_bar("searching", "decisions about pods") as progress:
         found = nodes_needed(cluster, arrivals, shapes, options, progress=progress)
-    print_result(of_minor(found.document, options.gates.minor), found, output)
+    print_result(with_versions(found.document, options.gates.minor, cluster.server_version), found, output)
     return int(bool(found.never or arrivals.refused))
 
 
-def _report(removal: NodeRemoval, options: SchedulerOptions, output: str, max_pending: int | None) -> int:
+def _report(
+    removal: NodeRemoval, options: SchedulerOptions, server_version: str, output: str, max_pending: int | None
+) -> int:
     from kubestow_lab.what_if.pod_fates import Fate
 
     print_remarks(removal.remarks)
-    print_result(of_minor(removal.document, options.gates.minor), removal, output)
+    print_result(with_versions(removal.document, options.gates.minor, server_version), removal, output)
     failed = report_plugin_failures(removal.plugin_failures)
     missing = removal.count(Fate.PENDING, Fate.LOST, Fate.BLOCKED)
     if max_pending is not None and missing > max_pending:

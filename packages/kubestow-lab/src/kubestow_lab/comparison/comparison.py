@@ -11,12 +11,13 @@ from typing import Any
 from msgspec import structs
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.cluster_version import versions_text
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
-from kubestow.errors import InputError
+from kubestow.errors import ConfigurationError, InputError
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.text import Displayed, short_repr
 from kubestow_lab.comparison import tables
-from kubestow_lab.comparison.minor_changes import Cause, MinorChange, find_causes, minor_changes
+from kubestow_lab.comparison.minor_changes import Cause, MinorChange, find_causes, minor_changes, undone
 from kubestow_lab.comparison.pod_differences import (
     DifferenceGroup,
     PodChange,
@@ -79,6 +80,13 @@ class SimulationComparison(Displayed):
             metric = RESOURCE_METRICS[family] if dot else METRICS[name]
             changed[name] = MetricChange(name, metric, before[name], after[name])
         return cls(baseline, candidate, pods, changed)
+
+    @property
+    def versions(self) -> str:
+        """The minor versions that were decided as, and that of the API server if it is known."""
+        runs = [side.result.run for side in (self.baseline, self.candidate)]
+        emulated = dict.fromkeys(run["emulatedVersion"] for run in runs)
+        return versions_text(" and ".join(emulated), runs[0].get("serverVersion", ""))
 
     def count(self, change: PodChange) -> int:
         """How many pods have a change."""
@@ -181,11 +189,11 @@ def _outcome(outcome: PodOutcome | None) -> dict[str, Any] | None:
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
-    change = cause.change
     return {
-        "change": None
-        if change is None
-        else {"name": change.name, "subject": change.subject, "before": change.before, "after": change.after},
+        "changes": [
+            {"name": change.name, "subject": change.subject, "before": change.before, "after": change.after}
+            for change in cause.changes
+        ],
         "pods": [difference.outcome.key for difference in cause.pods],
     }
 
@@ -240,8 +248,14 @@ def compare(
     order = sorted((0, 1), key=lambda side: (baseline, candidate)[side].gates.minor.number)
     older, newer = ((baseline, candidate)[side] for side in order)
 
-    def outcomes_without(change: MinorChange) -> Sequence[PodOutcome]:
-        return simulation(structs.replace(newer, gates=change.undone(newer.gates))).run().outcomes
+    def outcomes_without(changes: Sequence[MinorChange]) -> Sequence[PodOutcome] | None:
+        # The gates have the version; named beside them, it would be the whole one again.
+        side = structs.replace(newer, emulated_version="", gates=undone(changes, newer.gates))
+        try:
+            return simulation(side).run().outcomes
+        except ConfigurationError:
+            # A plugin that comes with one of the changes is still enabled by the default of another.
+            return None
 
     changes = minor_changes(older.gates, newer.gates)
     return replace(found, causes=tuple(find_causes(found.pods, changes, results[order[0]].outcomes, outcomes_without)))

@@ -8,7 +8,8 @@ from enum import StrEnum
 
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
 
-_Key = tuple[str, int]
+PodKey = tuple[str, int]
+"""namespace/name of a pod, and its number among those of the same name."""
 
 
 class PodChange(StrEnum):
@@ -34,12 +35,9 @@ class PodChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodDifference:
-    """A pod and its outcomes; None where a simulation has no such pod, or left it on the node that it had before.
+    """A pod and its outcomes; None where a simulation has no such pod, or left it on the node that it had before."""
 
-    ``key`` is namespace/name, and the number of the pod among those of the same name.
-    """
-
-    key: tuple[str, int]
+    key: PodKey
     change: PodChange
     baseline: PodOutcome | None
     candidate: PodOutcome | None
@@ -105,7 +103,7 @@ def difference_groups(differences: Iterable[PodDifference]) -> list[DifferenceGr
     return sorted(found, key=lambda g: (order.index(g.change), -len(g.pods), g.namespace, g.owner, g.reason))
 
 
-def _keyed(outcomes: Iterable[PodOutcome]) -> Iterator[tuple[_Key, PodOutcome]]:
+def _keyed(outcomes: Iterable[PodOutcome]) -> Iterator[tuple[PodKey, PodOutcome]]:
     """The outcomes by namespace/name, and a number among those of the same name."""
     seen: dict[str, int] = {}
     for outcome in outcomes:

@@ -64,16 +64,20 @@ def groups_table(groups: Sequence[DifferenceGroup], *, most: int) -> Table:
 
 
 def causes_table(causes: Iterable[Cause]) -> Table:
-    """The changes between two minor versions that are causes of differences, and some of their pods."""
+    """The changes between two minor versions that are causes of differences, and some of their pods.
+
+    Each of several changes that are needed together has a row; those after the first have no number of pods.
+    """
     table = Table("pods", "cause", "in", "before", "after", "such as", right=("pods",))
     for cause in causes:
         pods = ", ".join(difference.outcome.name for difference in cause.pods[:_PODS_NAMED])
         names = Span(f"{pods}, …" if len(cause.pods) > _PODS_NAMED else pods, "code")
-        count, change = f"{len(cause.pods):,}", cause.change
-        if change is None:
-            table.add(count, "several changes together", "", "", "", names)
-        else:
+        count: str = f"{len(cause.pods):,}"
+        if not cause.changes:
+            table.add(count, "no change alone or with few others", "", "", "", names)
+        for change in cause.changes:
             table.add(count, Span(change.name, "code"), change.subject, change.before, change.after, names)
+            count, names = "", Span("together with that above")
     return table
 
 

@@ -313,6 +313,7 @@ class _Run:
             remarks=tuple(self._remarks(settled)),
             run={
                 "emulatedVersion": str(self._simulation.gates.minor),
+                **({"serverVersion": server} if (server := self._simulation.cluster.server_version) else {}),
                 "seed": self._options.seed,
                 "ties": self._options.ties,
                 "seconds": round(now, 6),

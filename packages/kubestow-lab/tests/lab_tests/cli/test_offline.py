@@ -569,6 +569,39 @@ def test_the_version_of_the_cluster_decides_unless_another_one_is_given(
         assert (json.loads(given.out)["emulatedVersion"], "kubernetes: " in given.err) == ("1.34", False)
 
 
+def test_every_report_names_the_version_of_the_api_server_that_a_snapshot_has(
+    run: Callable[..., Run], files: dict[str, Path], tmp_path: Path
+) -> None:
+    snapshot = {
+        "kind": "List",
+        "apiVersion": "v1",
+        "kubernetesVersion": "v1.34.2",
+        "items": [node("a", cpu="1"), pod("p")],
+    }
+    dump, policy = tmp_path / "snapshot.json", tmp_path / "policy.json"
+    dump.write_text(json.dumps(snapshot))
+    policy.write_text(json.dumps({"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "profiles": []}))
+    template = write(tmp_path, pod("t"), name="template.json")
+    for command in (
+        ["explain", "p"],
+        ["trace", "p"],
+        ["what-if", "drain", "a"],
+        ["capacity", "--podspec", template],
+        ["deschedule", "--dry-run", "--policy-config-file", policy],
+    ):
+        found = json.loads(run(*command, "--cluster", dump, "-o", "json").out)
+        assert (found["emulatedVersion"], found["serverVersion"]) == ("1.34", "v1.34.2"), command
+    reports = [tmp_path / name for name in ("simulation.html", "explanation.html", "comparison.html", "comparison.md")]
+    run("simulate", "--cluster", dump, "-o", f"html={reports[0]}")
+    run("explain", "p", "--cluster", dump, "-o", f"html={reports[1]}")
+    versions = ("--emulated-version", "1.33", "--emulated-version", "1.34")
+    run("compare", "--cluster", dump, *versions, "-o", f"html={reports[2]}", "-o", f"markdown={reports[3]}")
+    for report in reports:
+        assert "1.34 (API server v1.34.2)" in report.read_text(), report.name
+    compared = json.loads(run("compare", "--cluster", dump, *versions, "-o", "json").out)
+    assert [compared[side]["run"]["serverVersion"] for side in ("baseline", "candidate")] == ["v1.34.2"] * 2
+
+
 def test_two_versions_are_compared(run: Callable[..., Run], files: dict[str, Path]) -> None:
     versions = ("--emulated-version", "1.34", "--emulated-version", "1.36")
     compared = run("compare", "--cluster", files["dump"], "--workload", files["deploy"], *versions, "-o", "json")

@@ -8,12 +8,14 @@ from typing import Any
 
 from core_tests.engine.input.manifests import arrivals, cluster, node, pod
 from kubestow.config import FeatureGates
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.rules.minors import Behaviour, Minor
 from kubestow_lab.ci_reports import comparison_markdown
 from kubestow_lab.comparison.comparison import SimulationComparison, compare
-from kubestow_lab.comparison.minor_changes import minor_changes
+from kubestow_lab.comparison.minor_changes import minor_changes, undone
 from kubestow_lab.comparison.pod_differences import PodChange
+from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import SimulationOptions
 
 BY_NAME = SimulationOptions(ties="name")
@@ -35,18 +37,16 @@ def using_memory(name: str, node_name: str, memory: str) -> dict[str, Any]:
     return pod(name, nodeName=node_name, containers=[{"name": "main", "image": "x", "resources": requests}])
 
 
-def compared(tmp_path: Path, older: str, newer: str) -> SimulationComparison:
+def balanced(tmp_path: Path) -> tuple[ClusterObjects, Arrivals]:
     """A pod of half the CPU of a node: "even" is more even with it, "uneven" becomes more even by it."""
     within = cluster(
         tmp_path, node("even"), node("uneven"), using_memory("a", "even", "3Gi"), using_memory("b", "uneven", "15Gi")
     )
-    return compare(
-        within,
-        arrivals(tmp_path, pod("new", cpu="2"), within=within),
-        baseline=emulating(older),
-        candidate=emulating(newer),
-        options=BY_NAME,
-    )
+    return within, arrivals(tmp_path, pod("new", cpu="2"), within=within)
+
+
+def compared(tmp_path: Path, older: str, newer: str) -> SimulationComparison:
+    return compare(*balanced(tmp_path), baseline=emulating(older), candidate=emulating(newer), options=BY_NAME)
 
 
 def test_the_rule_that_moves_a_pod_is_named(tmp_path: Path) -> None:
@@ -54,22 +54,52 @@ def test_the_rule_that_moves_a_pod_is_named(tmp_path: Path) -> None:
     assert [(difference.outcome.name, difference.change) for difference in found.pods] == [("new", PodChange.MOVED)]
     assert found.causes is not None
     [cause] = found.causes
-    assert cause.change is not None
-    assert cause.change.behaviour is Behaviour.SCORES_CHANGE_OF_BALANCE
+    assert [change.behaviour for change in cause.changes] == [Behaviour.SCORES_CHANGE_OF_BALANCE]
     assert cause.pods == found.pods
+
+
+def test_versions_that_are_named_beside_the_gates_have_causes_too(tmp_path: Path) -> None:
+    named = [SchedulerOptions(BY_BALANCE, emulated_version=version) for version in ("1.35", "1.36")]
+    found = compare(*balanced(tmp_path), baseline=named[0], candidate=named[1], options=BY_NAME)
+    assert found.causes == compared(tmp_path, "1.35", "1.36").causes
+
+
+def test_changes_that_are_needed_together_are_named_together(tmp_path: Path) -> None:
+    """The message of a pod whose taint has another text, and for which preemption is not tried on small nodes."""
+    taints = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+    within = cluster(tmp_path, node("tainted", taints=taints), node("small"))
+    older, newer = (SchedulerOptions(emulated_version=version) for version in ("1.33", "1.36"))
+    found = compare(
+        within,
+        arrivals(tmp_path, pod("big", cpu="64"), within=within),
+        baseline=older,
+        candidate=newer,
+        options=BY_NAME,
+    )
+    assert [difference.change for difference in found.pods] == [PodChange.REWORDED]
+    assert found.causes is not None
+    [cause] = found.causes
+    assert {change.name for change in cause.changes} == {
+        "TAINT_REASON_NAMES_NO_TAINT",
+        "NODES_TOO_SMALL_ARE_UNRESOLVABLE",
+        "DynamicResourceAllocation",
+    }
+    [*_, last] = as_markdown(found).strip().splitlines()
+    assert "together with that above" in last
 
 
 def test_a_downgrade_has_the_same_causes(tmp_path: Path) -> None:
     up, down = compared(tmp_path, "1.35", "1.36"), compared(tmp_path, "1.36", "1.35")
     assert up.causes and down.causes
-    assert [cause.change for cause in up.causes] == [cause.change for cause in down.causes]
+    assert [cause.changes for cause in up.causes] == [cause.changes for cause in down.causes]
 
 
 def test_every_form_shows_the_causes(tmp_path: Path) -> None:
     found = compared(tmp_path, "1.35", "1.36")
     assert "`SCORES_CHANGE_OF_BALANCE`" in comparison_markdown(found)
     [cause] = json.loads(json.dumps(found.as_json()))["causes"]
-    assert (cause["change"]["name"], cause["pods"]) == ("SCORES_CHANGE_OF_BALANCE", ["default/new"])
+    assert [change["name"] for change in cause["changes"]] == ["SCORES_CHANGE_OF_BALANCE"]
+    assert cause["pods"] == ["default/new"]
 
 
 def test_within_one_minor_there_are_no_causes(tmp_path: Path) -> None:
@@ -85,4 +115,7 @@ def test_changes_are_behaviours_and_defaults_of_gates() -> None:
     assert (devices.before, devices.after) == ("off", "on")
     assert changes["DRASchedulerFilterTimeout"].before == "no such gate"
     assert all(not newer.minor.has(b) or older.minor.has(b) or b.name in changes for b in Behaviour)
-    assert not devices.undone(newer).enabled("DynamicResourceAllocation")
+    assert not undone([devices], newer).enabled("DynamicResourceAllocation")
+    without = undone(changes.values(), newer)
+    assert [name for name, on in without if on and not older.enabled(name)] == []
+    assert [b for b in Behaviour if without.minor.has(b) and not older.minor.has(b)] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING
@@ -139,7 +140,9 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
     if mode is not None:
         options = _scheduler_input(flags).read(cluster)
         rescheduler = Rescheduler(cluster, options, now=now, ties=RandomTie(Random(_seed(flags["seed"]))))
-    return run_loop(Descheduler(policy, registry), snapshot, now=now, rescheduler=rescheduler, mode=mode or Mode.REPORT)
+    descheduler = Descheduler(policy, registry)
+    run = run_loop(descheduler, snapshot, now=now, rescheduler=rescheduler, mode=mode or Mode.REPORT)
+    return replace(run, server_version=cluster.server_version)
 
 
 def _scheduler_input(flags: Flags) -> SchedulerInput:

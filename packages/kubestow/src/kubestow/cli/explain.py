@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
-from kubestow.cli.output import OUTPUTS, OutputForms, emit, of_minor, print_result
+from kubestow.cli.output import OUTPUTS, OutputForms, emit, print_result, with_versions
 
 if TYPE_CHECKING:
     from kubestow.engine.explanation.explanation import Explanation
@@ -62,15 +62,16 @@ def explain(
     for form, target in outputs:
         if form == "html":
             from kubestow.engine.explanation.explanation_report import explanation_report
+            from kubestow.engine.input.cluster_version import versions_text
 
-            emit(explanation_report(found), target)
+            emit(explanation_report(found, versions_text(str(options.gates.minor), cluster.server_version)), target)
             continue
         if comparison is None:
-            document = of_minor(found.document, options.gates.minor)
+            document = with_versions(found.document, options.gates.minor, cluster.server_version)
             print_result(document, found if node is None else found.about(node), form, target)
         else:
             compared = functools.partial(_with_comparison, found, comparison)
-            print_result(of_minor(compared, options.gates.minor), comparison, form, target)
+            print_result(with_versions(compared, options.gates.minor, cluster.server_version), comparison, form, target)
     return 0
 
 

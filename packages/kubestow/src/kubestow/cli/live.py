@@ -24,7 +24,7 @@ from kubestow.cli.inputs import (
     pod_argument,
     scheduler_options,
 )
-from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
+from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
 from kubestow.errors import APIError, InputError, KubestowError, Unreachable
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, 
     def document() -> dict[str, Any]:
         return {key: value for key, value in explanation.document().items() if key != "byNode"}
 
-    print_result(of_minor(document, options.gates.minor), "\n".join(explanation.summary()), output)
+    print_result(
+        with_versions(document, options.gates.minor, cluster.server_version), "\n".join(explanation.summary()), output
+    )
     return 0
 
 

@@ -75,13 +75,16 @@ OUTPUTS = ("table", "json", "yaml")
 _LEAST_WIDTH, _GREATEST_WIDTH = 130, 10_000
 
 
-def of_minor(document: Callable[[], Mapping[str, Any]], minor: Minor) -> Callable[[], dict[str, Any]]:
-    """A document that names the minor version of Kubernetes that was decided as."""
+def with_versions(
+    document: Callable[[], Mapping[str, Any]], minor: Minor, server_version: str
+) -> Callable[[], dict[str, Any]]:
+    """A document that names the minor version of Kubernetes to decide as, and the API server's if it is known."""
 
     def named() -> dict[str, Any]:
         data = dict(document())
         kind = {"kind": data["kind"]} if "kind" in data else {}
-        return kind | {"emulatedVersion": str(minor)} | data
+        server = {"serverVersion": server_version} if server_version else {}
+        return kind | {"emulatedVersion": str(minor)} | server | data
 
     return named
 

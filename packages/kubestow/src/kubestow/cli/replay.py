@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.inputs import parse_minor, plugin_option
-from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
+from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
 from kubestow.errors import InputError
 from kubestow.rules.minors import NOT_COMPARED
 
@@ -99,7 +99,11 @@ def _replayed(segment: Segment, plugins: tuple[str, ...]) -> tuple[dict[str, Any
     result = exact_replay.replay(segment, {plugin.name: plugin for plugin in referenced_plugins(plugins)})
     status = int(result.divergence is not None or result.damage is not None)
     minor = exact_replay.recorded_minor(segment.header)
-    return of_minor(lambda: _replay_document(result), minor)(), "\n".join(_replay_lines(result)), status
+    return (
+        with_versions(lambda: _replay_document(result), minor, segment.header.server_version)(),
+        "\n".join(_replay_lines(result)),
+        status,
+    )
 
 
 def _replay_document(result: ReplayResult) -> dict[str, Any]:
@@ -175,7 +179,7 @@ def _redecided(
         remarks.append("decided again from the cluster at the beginning of this file, which goes on with another one")
     for remark in remarks:
         click.echo(f"remark: {remark}", err=True)
-    document = of_minor(lambda: _redecision_document(result), minor)()
+    document = with_versions(lambda: _redecision_document(result), minor, header.server_version)()
     lines = [f"decided as Kubernetes {minor}", *_redecision_lines(result)]
     return document, "\n".join(lines), int(result.damage is not None)
 

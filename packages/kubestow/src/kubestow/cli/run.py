@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +72,8 @@ def run_scheduler(
                 return
             emulated = Minor.of_server(version)
             _log.info("Emulating the API server's version", extra=fields(server=version, emulated=str(emulated)))
-            if emulated != app.gates.minor:
-                emulating = create(emulated)
+            emulating = app if emulated == app.gates.minor else create(emulated)
+            emulating = replace(emulating, options=replace(emulating.options, server_version=version))
         else:
             _log.info("Emulating the version of --emulated-version", extra=fields(emulated=str(minor)))
         if not emulating.gates.minor.is_compared:
@@ -87,8 +88,6 @@ def _scheduler_app(
     flags: Flags, plugins: Mapping[str, type[Plugin]] | None, source: Mapping[str, Any] | None, minor: Minor
 ) -> SchedulerApp:
     """The configured scheduler. Raises InputError for invalid flags, and for invalid files that they name."""
-    from dataclasses import replace
-
     from kubestow.cli import effective_flags
     from kubestow.cli.scheduler_app import AppOptions, SchedulerApp
 

@@ -66,7 +66,8 @@ class AppOptions:
     ``flags`` are shown by /flagz and have no effect here.
     ``pod_max_in_unschedulable_pods`` is the period, in seconds, after which an unschedulable pod is retried without an
     event (semantics 6.7). ``flight_record`` is the folder of the flight record, of at most ``flight_record_size``
-    bytes; None for none.
+    bytes; None for none. ``server_version`` is the version of the API server, such as ``v1.36.2``, for that record, if
+    it is known before the scheduler starts.
     """
 
     serving: ServingOptions | None = None
@@ -77,6 +78,7 @@ class AppOptions:
     pod_max_in_unschedulable_pods: float = 300.0
     flight_record: Path | None = None
     flight_record_size: int = DEFAULT_SIZE
+    server_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,7 @@ class SchedulerApp:
         if self.options.flight_record is None:
             return None
         writer = SegmentWriter.in_folder(self.options.flight_record, self.options.flight_record_size)
-        recorder = FlightRecorder(writer)
+        recorder = FlightRecorder(writer, server_version=self.options.server_version)
         stack.callback(lambda: writer.close(recorder.journal.dropped))
         return recorder
 
@@ -265,7 +267,7 @@ class SchedulerApp:
         run: Callable[[], Coroutine[Any, Any, None]],
         on_ready: Callable[[Scheduler], None],
     ) -> None:
-        running = asyncio.create_task(_run_when_available(run, cluster))
+        running = asyncio.create_task(_run_when_available(run, cluster, observability))
         observability.is_shutting_down = lambda: running.cancelling() > 0
         _cancel_on_signals(running)
         _debug_on_signal(CacheDebugger(scheduler, cluster.list_names))
@@ -355,9 +357,11 @@ def _http_extenders(
     return [HTTPExtender(extender, raw_objects) for extender in settings]
 
 
-async def _run_when_available(run: Callable[[], Coroutine[Any, Any, None]], cluster: ClusterClient) -> None:
+async def _run_when_available(
+    run: Callable[[], Coroutine[Any, Any, None]], cluster: ClusterClient, observability: Observability
+) -> None:
     """Static pods of one node start together, so the scheduler may run before the API server is available."""
-    await cluster.wait_for_api_server()
+    observability.server_version = await cluster.wait_for_api_server()
     await cluster.versions.discover()
     await run()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
@@ -28,7 +28,10 @@ _MOST_HELPED = 100
 
 
 class Dashboard:
-    """Everything the page shows. ``configuration`` and ``gates`` are those of the scheduler."""
+    """Everything the page shows. ``configuration`` and ``gates`` are those of the scheduler.
+
+    ``server_version`` returns the version of the API server, such as ``v1.36.2``; "" if it is not known.
+    """
 
     def __init__(
         self,
@@ -38,17 +41,19 @@ class Dashboard:
         clock: Clock,
         configuration: KubeSchedulerConfiguration,
         gates: FeatureGates,
+        *,
+        server_version: Callable[[], str],
     ) -> None:
         self._scheduler, self._attempts, self._preemptions, self._clock = scheduler, attempts, preemptions, clock
         self.pages = QueuePages(scheduler, self._queue_rows, clock)
         self.pods = PodDetails(scheduler, attempts, preemptions, clock)
-        self._minor = gates.minor
+        self._minor, self._server_version = gates.minor, server_version
         self._searches = CounterfactualSearches(scheduler, configuration, gates, clock)
         self.stream = EventStream(self._sections, clock)
 
     def _sections(self) -> Sequence[StreamSection]:
         return (
-            VersionSection(self._minor),
+            VersionSection(self._minor, self._server_version),
             NodesSection(self._scheduler.cluster),
             QueueSection(self._scheduler, self._queue_rows()),
             DecisionsSection(self._attempts, self._clock),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,16 +62,17 @@ class WholeSection(ABC):
 
 
 class VersionSection(WholeSection):
-    """The minor version of Kubernetes that the scheduler decides as, with what has to be said of it."""
+    """The minor version of Kubernetes that the scheduler decides as, what has to be said of it, and the server's."""
 
     name = "version"
 
-    def __init__(self, minor: Minor) -> None:
+    def __init__(self, minor: Minor, server_version: Callable[[], str]) -> None:
         super().__init__()
-        self._minor = minor
+        self._minor, self._server_version = minor, server_version
 
     def _read(self) -> dict[str, Any]:
-        return {"emulated": str(self._minor), "caveat": "" if self._minor.is_compared else NOT_COMPARED}
+        caveat = "" if self._minor.is_compared else NOT_COMPARED
+        return {"emulated": str(self._minor), "server": self._server_version(), "caveat": caveat}
 
 
 #: The label keys offered to group nodes by: at most so many, with at most so many values each.

@@ -166,10 +166,13 @@ class SegmentSink(ChunkSink, Protocol):
 
 
 class FlightRecorder(Observer):
-    """Records one scheduler. It is also an observer, which the scheduler's environment has to include."""
+    """Records one scheduler. It is also an observer, which the scheduler's environment has to include.
 
-    def __init__(self, sink: SegmentSink) -> None:
-        self._sink = sink
+    ``server_version`` is the version of its API server, such as ``v1.36.2``; "" if it is not known.
+    """
+
+    def __init__(self, sink: SegmentSink, *, server_version: str = "") -> None:
+        self._sink, self._server_version = sink, server_version
         self.journal = Journal(sink)
 
     def create_scheduler(
@@ -203,6 +206,7 @@ class FlightRecorder(Observer):
                 configuration=render(_without_secrets(configuration)),
                 gates=dict(gates),
                 emulated_version=str(gates.minor),
+                server_version=self._server_version,
                 plugins=list(plugins),
                 pod_max_in_unschedulable_pods=pod_max_in_unschedulable_pods,
                 random=[version, list(state), gauss],

@@ -114,6 +114,8 @@ class Observability:
         self.attempts = RecentAttempts(clock)
         self.preemptions = RecentPreemptions(clock)
         self.scheduler: Scheduler | None = None
+        #: The version of the API server, such as ``v1.36.2``; "" before it answers, and if it does not tell.
+        self.server_version = ""
         #: For how long the watch of each resource has been broken, in seconds, 0 if it is not.
         self.broken_watches: Callable[[], Mapping[str, float]] = dict
         #: Whether the process is shutting down gracefully.

@@ -138,6 +138,7 @@ class DashboardHandler:
                 self._clock,
                 self._configuration,
                 self._gates,
+                server_version=lambda: self._observability.server_version,
             )
         return self._dashboard_of_scheduler
 

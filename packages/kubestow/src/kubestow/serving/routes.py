@@ -69,6 +69,7 @@ class SchedulerRoutes:
             self._component.configuration,
             self._component.flags,
             minor=self._component.gates.minor,
+            server_version=lambda: self._observability.server_version,
             paths=["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"],
             now=self._clock.now,
         )

@@ -57,8 +57,9 @@ def redacted(value: Any) -> Any:
 class ZPages:
     """The handlers of the z-pages.
 
-    ``flags`` are the flags of this process by name, ``minor`` is the version of Kubernetes that is emulated, ``paths``
-    are listed by /statusz, ``now`` returns the time in UTC.
+    ``flags`` are the flags of this process by name, ``minor`` is the version of Kubernetes that is emulated,
+    ``server_version`` returns that of the API server ("" if it is not known), ``paths`` are listed by /statusz, ``now``
+    returns the time in UTC.
     """
 
     def __init__(
@@ -67,11 +68,12 @@ class ZPages:
         flags: Mapping[str, str],
         *,
         minor: Minor,
+        server_version: Callable[[], str],
         paths: Sequence[str],
         now: Callable[[], datetime],
     ) -> None:
         self._configuration, self._flags, self._paths = configuration, flags, paths
-        self._emulated = str(minor)
+        self._emulated, self._server_version = str(minor), server_version
         self._now, self._started = now, now()
 
     def configz(self, request: HTTPRequest) -> HTTPResponse:
@@ -85,7 +87,7 @@ class ZPages:
         return _page(request, "Flagz", lines, {"flags": flags})
 
     def statusz(self, request: HTTPRequest) -> HTTPResponse:
-        """Versions, start time and uptime."""
+        """Versions, start time and uptime. The objects have Kubernetes' fields, the text has more."""
         uptime = int((self._now() - self._started).total_seconds())
         hours, minutes, seconds = uptime // 3600, uptime // 60 % 60, uptime % 60
         python = f"{platform.python_implementation()} {platform.python_version()}"
@@ -97,6 +99,7 @@ class ZPages:
             f"kubestow version: {VERSION}",
             f"Binary version: {binary}",
             f"Emulation version: {emulated}",
+            f"API server version: {self._server_version().removeprefix('v') or 'unknown'}",
             f"Paths: {' '.join(self._paths)}",
         ]
         status = {

@@ -120,7 +120,9 @@ async def test_flagz_and_statusz_are_plain_text_by_default() -> None:
         assert flags[2].startswith("Warning: This endpoint is not meant to be machine parseable")
         assert "secure-port=10259" in flags
         status = (await server.get("/statusz")).text
-        assert "Binary version: 1.36.2\nEmulation version: 1.36\n" in status
+        assert "Binary version: 1.36.2\nEmulation version: 1.36\nAPI server version: unknown\n" in status
+        server.observability.server_version = "v1.36.1"
+        assert "\nAPI server version: 1.36.1\n" in (await server.get("/statusz")).text
         assert "Paths: /configz /flagz /healthz /livez /metrics /readyz\n" in status
 
 

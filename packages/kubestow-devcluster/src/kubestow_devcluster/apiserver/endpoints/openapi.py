@@ -21,7 +21,7 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.requests import Request
 from kubestow_devcluster.apiserver.kinds.kind import Kind, Scheme
 from kubestow_devcluster.apiserver.schema.structural import StructuralType
-from kubestow_devcluster.apiserver.schema.type_table import type_entry
+from kubestow_devcluster.apiserver.schema.type_table import type_entry, value_schema
 from kubestow_devcluster.apiserver.schema.types import (
     ANY,
     Bytes,
@@ -43,7 +43,6 @@ from kubestow_devcluster.apiserver.serialization import protobuf
 #: A built-in kind whose descriptions of the fields of all kinds custom resources have too.
 _TYPICAL = "V1PodTemplate"
 _REFERENCE = "#/components/schemas/"
-_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _JSON_TYPES = {str: "string", int: "integer", bool: "boolean", float: "number"}
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
@@ -158,9 +157,9 @@ class _DocumentBuilder:
         return schema
 
     def _property(self, field: StructField) -> Object:
-        schema = self._reference(field.type_)
+        schema = self._value(field.definition) if field.definition else self._reference(field.type_)
         if "$ref" in schema:
-            schema = {"allOf": [schema], **({} if isinstance(field.type_, IntOrString) else {"default": {}})}
+            schema = {"allOf": [schema], **({"default": {}} if isinstance(field.type_, Struct) else {})}
         if field.description:
             schema["description"] = field.description
         if isinstance(field.type_, ListOf):
@@ -174,7 +173,7 @@ class _DocumentBuilder:
         return schema
 
     def _reference(self, type_: Type) -> Object:
-        """The schema of a type: a reference for structs, inline for all others."""
+        """The schema of a type: a reference for structs and values with a definition, inline for all others."""
         if isinstance(type_, Struct):
             name = _schema_name(type_)
             if name not in self._schemas:
@@ -193,16 +192,15 @@ class _DocumentBuilder:
             elif type_.go_name in ("int32", "int64"):
                 schema["format"] = type_.go_name
             return schema
-        if isinstance(type_, Time):
-            return {"type": "string", "format": "date-time"}
-        if isinstance(type_, Quantity):
-            return {"oneOf": [{"type": "string"}, {"type": "number"}]}
-        if isinstance(type_, IntOrString):
-            alternatives = [{"type": "integer"}, {"type": "string"}]
-            self._schemas[_INT_OR_STRING] = {"format": "int-or-string", "oneOf": alternatives}
-            return {"$ref": _REFERENCE + _INT_OR_STRING}
+        if isinstance(type_, IntOrString | Quantity | Time):
+            return self._value(type_.definition)
         assert type_ is ANY or isinstance(type_, JSONSchemaOr)
         return {"x-kubernetes-preserve-unknown-fields": True}
+
+    def _value(self, definition: str) -> Object:
+        """A reference to the schema of a type without fields."""
+        self._schemas[definition] = value_schema(definition)
+        return {"$ref": _REFERENCE + definition}
 
     def _paths(self, kind: Kind) -> dict[str, Object]:
         root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"

@@ -21,7 +21,7 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestInfo
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.printers import DEFAULT, PRINTERS
-from kubestow_devcluster.apiserver.printers.table import ColumnDefinition
+from kubestow_devcluster.apiserver.printers.table import ColumnDefinition, Printer
 from kubestow_devcluster.apiserver.registry.registry import Registry, WriteOptions
 from kubestow_devcluster.apiserver.schema.types import Object, UnmarshalTypeError
 from kubestow_devcluster.apiserver.serialization import protobuf
@@ -185,13 +185,22 @@ def table(
     rows = []
     for stored in objects:
         obj = kind.decode(stored)
-        row: Object = {"cells": printer.cells(obj, now)}
-        if include_object == "Metadata":
-            type_meta = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}"}
-            row["object"] = {**type_meta, "metadata": obj["metadata"]}
-        else:
-            row["object"] = msgspec.Raw(kind.encode(stored)) if include_object == "Object" else None
-        rows.append(row)
+        whole = msgspec.Raw(kind.encode(stored)) if include_object == "Object" else None
+        rows.append(_row(printer, obj, whole, version=version, include_object=include_object, now=now))
+    return _table_of(printer, rows, metadata, version=version, with_columns=with_columns)
+
+
+def _row(printer: Printer, obj: Object, whole: Any, *, version: str, include_object: str, now: datetime) -> Object:
+    """A row of a Table, with the cells of an object, and ``whole`` as the object or its metadata alone."""
+    if include_object == "Metadata":
+        type_meta = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}"}
+        whole = {**type_meta, "metadata": obj["metadata"]}
+    return {"cells": printer.cells(obj, now), "object": whole}
+
+
+def _table_of(
+    printer: Printer, rows: list[Object], metadata: Object, *, version: str, with_columns: bool = True
+) -> Object:
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
@@ -269,6 +278,19 @@ class ResponseEncoder:
         if self._conversion is ResponseForm.PARTIAL_OBJECT_METADATA:
             return _PARTIAL_METADATA % (self._version.encode(), bytes(_METADATA.decode(stored.data).metadata))
         return self._table([stored], {"resourceVersion": str(stored.resource_version)}, with_columns=with_columns)
+
+    def response_of_another_kind(self, obj: Object, printer: Printer) -> HTTPResponse:
+        """An object that is not stored, such as the Scale of a deployment."""
+        if self._conversion is ResponseForm.NONE:
+            return HTTPResponse.json(obj)
+        metadata, version = obj["metadata"], self._version
+        if self._conversion is ResponseForm.PARTIAL_OBJECT_METADATA:
+            return self._response(_PARTIAL_METADATA % (version.encode(), msgspec.json.encode(metadata)), 200, None)
+        include_object, now = self._include_object, self._clock()
+        whole = obj if include_object == "Object" else None
+        row = _row(printer, obj, whole, version=version, include_object=include_object, now=now)
+        made = _table_of(printer, [row], {"resourceVersion": metadata["resourceVersion"]}, version=version)
+        return self._response(msgspec.json.encode(made), 200, None)
 
     def encode_bookmark(self, resource_version: int, annotations: dict[str, str]) -> bytes:
         """The object of a BOOKMARK event: empty but for its metadata."""

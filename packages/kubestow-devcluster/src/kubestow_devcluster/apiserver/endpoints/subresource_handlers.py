@@ -35,6 +35,7 @@ from kubestow_devcluster.apiserver.group_version import GroupResource
 from kubestow_devcluster.apiserver.kinds.kind import Kind, ScalePaths, value_at, with_value_at
 from kubestow_devcluster.apiserver.kinds.object_fields import update_pod_condition
 from kubestow_devcluster.apiserver.managed_fields import FieldManager, record_update
+from kubestow_devcluster.apiserver.printers import PRINTERS
 from kubestow_devcluster.apiserver.printers.table import format_selector
 from kubestow_devcluster.apiserver.registry.registry import Registry, WriteOptions, check_preconditions
 from kubestow_devcluster.apiserver.schema.types import ANY, Object, UnmarshalTypeError, struct_of
@@ -46,6 +47,7 @@ from kubestow_devcluster.apiserver.security.authentication import (
 )
 from kubestow_devcluster.apiserver.security.authorization import Attributes, Authorizer, Decision
 from kubestow_devcluster.apiserver.serialization.media_types import decode_body, negotiate_output_media_type
+from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.container_commands import command_of
 
 _CREATED = statuses.success(code=201)
@@ -281,7 +283,7 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def get_scale(scope: RequestScope) -> HTTPResponse:
-    return HTTPResponse.json(_scale(scope.kind, scope.kind.decode(scope.get())))
+    return _scale_response(scope, scope.get())
 
 
 def update_scale(scope: RequestScope) -> HTTPResponse:
@@ -319,7 +321,12 @@ def _update_replicas(scope: RequestScope, change: Callable[[Object], Any]) -> HT
     stored = scope.registry.update(
         kind, info.namespace, info.name, set_replicas, scope.write_options, subresource="scale"
     )
-    return HTTPResponse.json(_scale(kind, kind.decode(stored)))
+    return _scale_response(scope, stored)
+
+
+def _scale_response(scope: RequestScope, stored: StoredObject) -> HTTPResponse:
+    scale = _scale(scope.kind, scope.kind.decode(stored))
+    return scope.encoder.response_of_another_kind(scale, PRINTERS["scales.autoscaling"])
 
 
 def _scale(kind: Kind, obj: Object) -> Object:

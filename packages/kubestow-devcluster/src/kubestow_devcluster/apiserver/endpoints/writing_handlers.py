@@ -15,14 +15,16 @@ import msgspec
 from kubestow.errors import APIError
 from kubestow.http.messages import HTTPResponse
 from kubestow.rules.patches import ANY_FIELD, FieldMerge, json_merge_patch, json_patch, strategic_merge_patch
-from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver import last_applied, statuses
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.requests import Request
-from kubestow_devcluster.apiserver.managed_fields import FieldManager, server_side_apply, undeclared_fields
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.managed_fields import FieldManager, server_side_apply
 from kubestow_devcluster.apiserver.registry.registry import PROPAGATION_FINALIZERS, DeleteOptions, WriteOptions
 from kubestow_devcluster.apiserver.schema.types import ListOf, MapOf, Object, Struct, Type, UnmarshalTypeError
 from kubestow_devcluster.apiserver.serialization.media_types import decode_body, yaml_duplicates
 from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.apiserver.typed_validation import type_problems
 
 
 def create(scope: RequestScope) -> HTTPResponse:
@@ -112,7 +114,7 @@ def _invalid_patch(
     if patch_type == _STRATEGIC_MERGE_PATCH:
         if isinstance(problem, UnmarshalTypeError):
             problem = _conversion_problem(problem)
-        error = statuses.invalid_value("patch", _go_text(content), problem)
+        error = statuses.invalid_value("patch", statuses.go_text(content), problem)
     else:
         error = statuses.invalid_value("patch", msgspec.json.encode(result).decode(), str(problem))
     return statuses.invalid("", "", [error])
@@ -127,22 +129,13 @@ def _conversion_problem(error: UnmarshalTypeError) -> str:
     if error.problem:
         return error.problem
     kind = _GO_KINDS.get(error.json_type, error.json_type)
+    if error.json_type == "number" and error.expected.startswith("int"):
+        return f"cannot convert float64 to {error.expected}"
     if error.expected.startswith("["):
         return f"cannot restore slice from {kind}"
     if error.expected.startswith("map["):
         return f"cannot restore map from {kind}"
     return f"cannot restore struct from: {kind}" if "." in error.expected else f"unrecognized type: {error.expected}"
-
-
-def _go_text(value: Any) -> str:
-    """A value as Go's format ``%+v`` shows it."""
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{key}:{_go_text(value[key])}' for key in sorted(value))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(_go_text, value))}]"
-    if value is None:
-        return "<nil>"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def patched(obj: Object, content: Any, patch_type: str, type_: Type) -> Object:
@@ -207,12 +200,18 @@ def is_json_patch(request: Request) -> bool:
 
 def _apply(scope: RequestScope) -> HTTPResponse:
     kind, info, registry = scope.kind, scope.info, scope.registry
-    config, headers = _decode_configuration(scope)
+    document, config, headers = _decode_configuration(scope)
     manager = FieldManager(scope.request.field_manager, "Apply", kind.api_version, info.subresource)
+    is_kubectl = manager.name == last_applied.MANAGER
     force, now = scope.request.flag("force"), registry.now()
 
     def applied(live: Object | None) -> Object:
-        obj = server_side_apply(live, config, kind.struct, manager, force=force, time=now)
+        forced = {}
+        if live is not None and is_kubectl and not force:
+            forced = last_applied.unchanged_fields(live, kind.struct, kind.api_version)
+        obj = server_side_apply(live, config, kind.struct, manager, force=force, forced=forced, time=now)
+        if is_kubectl:
+            last_applied.update_annotation(obj, document)
         managed_fields = obj["metadata"].get("managedFields")
         new, _ = scope.read(obj)
         if managed_fields:
@@ -230,42 +229,66 @@ def _apply(scope: RequestScope) -> HTTPResponse:
     return scope.encoder.object_response(stored, headers=headers)
 
 
-def _decode_configuration(scope: RequestScope) -> tuple[Object, dict[str, str]]:
-    """The applied configuration, and warning headers. Raises a 400 or 422 StatusError."""
+def _decode_configuration(scope: RequestScope) -> tuple[Object, Object, dict[str, str]]:
+    """The body, the configuration to apply, and warning headers. Raises a 400, 422 or 500 StatusError."""
     kind = scope.kind
     if not scope.request.query.get("fieldManager"):
         error = statuses.required_value("fieldManager", "is required for apply patch")
         raise statuses.invalid("PatchOptions", "", [error], group="meta.k8s.io")
-    config = decode_body(scope.request.body, _APPLY_PATCH, expected=kind.name)
-    if "kind" not in config or "apiVersion" not in config:
-        missing = "Kind" if "kind" not in config else "apiVersion"
-        body = msgspec.json.encode(config).decode()
+    document = decode_body(scope.request.body, _APPLY_PATCH, expected=kind.name)
+    if "kind" not in document or "apiVersion" not in document:
+        missing = "Kind" if "kind" not in document else "apiVersion"
+        body = msgspec.json.encode(document).decode()
         raise statuses.bad_request(f"failed to decode apply patch: Object '{missing}' is missing in '{body}'")
-    _check_declared(scope, config)
+    identity = _check_types(scope, document)
     if scope.request.field_validation == "Strict" and (duplicates := yaml_duplicates(scope.request.body)):
         raise statuses.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {duplicates}")
-    _, headers = scope.read(config)
-    config = {field: value for field, value in config.items() if field not in ("kind", "apiVersion")}
-    config["metadata"] = config.get("metadata") or {}
-    if "managedFields" in config["metadata"]:
-        raise statuses.bad_request("metadata.managedFields must be nil")
+    _, headers = scope.read(document, reject=partial(_cannot_be_converted, scope, identity))
+    config = {field: value for field, value in document.items() if field not in ("kind", "apiVersion")}
+    config["metadata"] = dict(config.get("metadata") or {})
     check_namespace(scope, config)
     check_name(scope, config)
     if scope.info.subresource != "status" and kind.subresources.status:
         config.pop("status", None)
-    return config, headers
+    return document, config, headers
 
 
-def _check_declared(scope: RequestScope, config: Object) -> None:
-    """Raises a StatusError for fields that the schema does not have, with kube-apiserver's unexpected code 500."""
-    kind, info = scope.kind, scope.info
-    undeclared = undeclared_fields(config, kind.struct)
-    if not undeclared:
-        return
-    problems = [f"{path}: field not declared in schema" for path in undeclared]
-    text = problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
-    identity = f"{info.namespace}/{info.name}; {kind.group}/{kind.version}, Kind={kind.name}"
-    raise statuses.internal(f"failed to create typed patch object ({identity}): {text}")
+def _check_types(scope: RequestScope, config: Object) -> str:
+    """What errors call the object of an applied configuration.
+
+    Raises a 400 StatusError for another version than that of the path, and a StatusError for values that do not have
+    the types of the schema: it has the code 500, as kube-apiserver's.
+    """
+    kind, metadata, version = scope.kind, config.get("metadata"), config.get("apiVersion")
+    if version != kind.api_version:
+        specified = version if isinstance(version, str) else ""
+        raise statuses.bad_request(
+            "Incorrect version specified in apply patch. "
+            f"Specified patch version: {specified}, expected: {kind.api_version}"
+        )
+    metadata = metadata if isinstance(metadata, dict) else {}
+    if metadata.get("managedFields") is not None:
+        raise statuses.bad_request("metadata.managedFields must be nil")
+    named = [name if isinstance(name := metadata.get(field), str) else "" for field in ("namespace", "name")]
+    identity = f"{'/'.join(named)}; {_group_version_kind(kind)}"
+    if problems := type_problems(config, kind.struct):
+        text = problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
+        raise statuses.internal(f"failed to create typed patch object ({identity}): {text}")
+    return identity
+
+
+def _cannot_be_converted(scope: RequestScope, identity: str, problem: str | UnmarshalTypeError) -> statuses.StatusError:
+    """The failure of an apply whose values have the types of the schema, but not the form: "one" is no quantity."""
+    if isinstance(problem, UnmarshalTypeError):
+        problem = _conversion_problem(problem)
+    return statuses.internal(
+        f"failed to convert new object ({identity}) to proper version: unable to convert unstructured object to"
+        f" {_group_version_kind(scope.kind)}: {problem}"
+    )
+
+
+def _group_version_kind(kind: Kind) -> str:
+    return f"{kind.group}/{kind.version}, Kind={kind.name}"
 
 
 def delete(scope: RequestScope) -> HTTPResponse:

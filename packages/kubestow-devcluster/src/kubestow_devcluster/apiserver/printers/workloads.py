@@ -144,6 +144,12 @@ def _print_controller_revision(obj: Object, now: datetime) -> list[Any]:
 _SHOWN = 2
 
 
+@printer("Name, Desired:integer, Available:integer, Age", "scales.autoscaling")
+def _print_scale(obj: Object, now: datetime) -> list[Any]:
+    desired, available = (obj[part].get("replicas", 0) for part in ("spec", "status"))
+    return [name_of(obj), desired, available, age_of(obj, now)]
+
+
 @printer("Name, Reference, Targets, MinPods, MaxPods, Replicas, Age", "horizontalpodautoscalers.autoscaling")
 def _print_horizontal_pod_autoscaler(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status") or {}

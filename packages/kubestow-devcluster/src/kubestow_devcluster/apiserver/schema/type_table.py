@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,7 +26,7 @@ class FieldEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     ``struct{}``. ``number`` is the protobuf field number, preceded by those of the embedded structs that contain the
     field; it is empty for a field that exists in JSON only. ``pointer`` and ``omit`` describe the Go field: a zero
     value is written unless it is omitted as ``empty`` (omitempty, which does not apply to structs) or as ``zero``
-    (omitzero).
+    (omitzero). ``definition`` is the name in OpenAPI of a type without fields, which ``type`` does not name.
     """
 
     name: str
@@ -40,6 +40,7 @@ class FieldEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     patch_merge_key: str = ""
     patch_strategy: str = ""
     map_type: str = ""
+    definition: str = ""
     description: str = ""
 
 
@@ -60,6 +61,7 @@ class TypeEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 class _Table(msgspec.Struct):
     types: dict[str, msgspec.Raw]
+    values: dict[str, msgspec.Raw]
 
 
 @cache
@@ -77,6 +79,12 @@ def model_names() -> list[str]:
     return list(_types())
 
 
+def value_schema(definition: str) -> dict[str, Any]:
+    """The OpenAPI schema of a definition without fields, such as Quantity. Raises KeyError when the table has none."""
+    schema: dict[str, Any] = msgspec.json.decode(_tables().values[definition])
+    return schema
+
+
 @cache
 def model_for(api_version: str, kind: str) -> str:
     """The model of a kind; the first with that name when ``api_version`` has no such kind. Raises KeyError."""
@@ -87,12 +95,20 @@ def model_for(api_version: str, kind: str) -> str:
     return by_version.get(api_version) or next(iter(by_version.values()))
 
 
-@cache
 def _types() -> dict[str, msgspec.Raw]:
-    types: dict[str, msgspec.Raw] = {}
+    return _tables().types
+
+
+@cache
+def _tables() -> _Table:
+    """Both files as one table."""
+    all_ = _Table({}, {})
     for file in _FILES:
-        types |= msgspec.json.decode(file.read_bytes(), type=_Table).types
-    return types | dict(_v1alpha3_types(types))
+        table = msgspec.json.decode(file.read_bytes(), type=_Table)
+        all_.types |= table.types
+        all_.values |= table.values
+    all_.types |= dict(_v1alpha3_types(all_.types))
+    return all_
 
 
 def _v1alpha3_types(types: Mapping[str, msgspec.Raw]) -> Iterator[tuple[str, msgspec.Raw]]:

@@ -127,6 +127,7 @@ class Bytes(Scalar):
 class IntOrString(Type):
     """A port by number or name, a count or a percentage."""
 
+    definition = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
     go_name = "int32"
 
     def read(self, value: Any, unknown_fields: list[str]) -> Any:
@@ -159,6 +160,7 @@ class JSONSchemaOr(Type):
 class Quantity(Type):
     """A resource quantity, as a string or a number."""
 
+    definition = "io.k8s.apimachinery.pkg.api.resource.Quantity"
     go_name = "resource.Quantity"
 
     def read(self, value: Any, unknown_fields: list[str]) -> str:
@@ -177,6 +179,7 @@ class Time(Type):
 
     def __init__(self, *, micro: bool) -> None:
         self._micro = micro
+        self.definition = f"io.k8s.apimachinery.pkg.apis.meta.v1.{'MicroTime' if micro else 'Time'}"
 
     def read(self, value: Any, unknown_fields: list[str]) -> Any:
         if type(value) is not str:
@@ -244,7 +247,7 @@ class StructField:
     ``omit_empty`` fields are removed when empty or zero. ``in_empty`` fields exist in an empty struct, so that setting
     one modifies the field instead of adding it. ``patch_strategy`` is that of a strategic merge patch for a struct: a
     patch with ``replace`` replaces it; ``retainKeys`` is for clients. ``python`` is the Python type of a scalar that
-    needs no other check.
+    needs no other check. ``definition`` is the name in OpenAPI of a type without fields that ``type_`` does not tell.
     """
 
     type_: Type
@@ -255,6 +258,7 @@ class StructField:
     atomic: bool
     in_empty: bool
     patch_strategy: str = ""
+    definition: str = ""
     python: type | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -396,6 +400,7 @@ def _field(entry: FieldEntry) -> StructField:
         atomic=type_.atomic and entry.map_type != "granular",
         in_empty=not entry.omit or (is_go_struct and not entry.pointer and entry.omit != "zero"),
         patch_strategy="" if isinstance(type_, ListOf) else entry.patch_strategy,
+        definition=entry.definition,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -364,7 +365,7 @@ async def test_applying_an_undeclared_field_names_it_as_kube_apiserver_does(clie
     config = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "p"},
+        "metadata": {"name": "p", "namespace": "default"},
         "spec": {"containers": [{"name": "c", "image": "x", "y": 1}], "z": 1, "tolerations": [{"k": 1}]},
     }
     response = await client.patch(f"{PODS}/p?fieldManager=m", config, "apply-patch+yaml")
@@ -373,6 +374,106 @@ async def test_applying_an_undeclared_field_names_it_as_kube_apiserver_does(clie
     prefix = "failed to create typed patch object (default/p; /v1, Kind=Pod): errors:"
     assert (response.status, response.message) == (500, "\n".join([prefix, *lines]))
     assert "reason" not in response.json
+
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+_CONTAINER = '.spec.template.spec.containers[name="c"]'
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"replicas": "three"}, ".spec.replicas: expected numeric (int or float), got string"),
+        ({"replicas": True}, ".spec.replicas: expected numeric (int or float), got bool"),
+        ({"replicas": {}}, ".spec.replicas: expected numeric (int or float), got map[string]interface {}"),
+        ({"paused": "no"}, ".spec.paused: expected boolean, got &{no}"),
+        ({"paused": 1500000}, ".spec.paused: expected boolean, got &{1.5e+06}"),
+        ({"selector": ["a", None]}, ".spec.selector: expected map, got &{[a <nil>]}"),
+        (
+            {"selector": {"matchLabels": {"a": 80}}},
+            ".spec.selector.matchLabels.a: expected string, got &value.valueUnstructured{Value:80}",
+        ),
+        (
+            {"selector": {"matchLabels": {"a": {"b": ["c", 1, None]}}}},
+            ".spec.selector.matchLabels.a: expected string, got &value.valueUnstructured{Value:"
+            'map[string]interface {}{"b":[]interface {}{"c", 1, interface {}(nil)}}}',
+        ),
+        (
+            {"template": {"spec": {"containers": {"a": 1}}}},
+            ".spec.template.spec.containers: expected list, got &{map[a:1]}",
+        ),
+        (
+            {"template": {"spec": {"containers": [None]}}},
+            ".spec.template.spec.containers: element 0: associative list with keys may not have a null element",
+        ),
+        (
+            {"template": {"spec": {"containers": ["c"]}}},
+            ".spec.template.spec.containers: element 0: associative list with keys may not have non-map elements",
+        ),
+        (
+            {"template": {"spec": {"containers": [{"image": "x"}]}}},
+            ".spec.template.spec.containers: element 0: associative list with keys has an element that omits all key"
+            ' fields ["name"] (and doesn\'t have default values for any key fields)',
+        ),
+        (
+            {"template": {"spec": {"containers": [{"name": "c"}, {"name": "c"}]}}},
+            '.spec.template.spec.containers: duplicate entries for key [name="c"]',
+        ),
+        (
+            {"template": {"spec": {"containers": [{"name": "c", "args": ["a", 1]}]}}},
+            f"{_CONTAINER}.args[1]: expected string, got &value.valueUnstructured{{Value:1}}",
+        ),
+        (
+            {"template": {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": ["1"]}}}]}}},
+            f"{_CONTAINER}.resources.limits.cpu: expected any scalar, got &{{[1]}}",
+        ),
+        (
+            {"template": {"metadata": {"finalizers": ["f", "f"]}}},
+            '.spec.template.metadata.finalizers: duplicate entries for key [="f"]',
+        ),
+        (
+            {"template": {"metadata": {"finalizers": [{}]}}},
+            ".spec.template.metadata.finalizers: element 0: associative list without keys has an element that's"
+            " a map type",
+        ),
+    ],
+)
+async def test_applying_a_value_of_another_type_fails_as_in_kube_apiserver(
+    client: Client, change: dict[str, Any], problem: str
+) -> None:
+    config = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": change}
+    response = await client.patch(f"{DEPLOYMENTS}/d?fieldManager=m", config, "apply-patch+yaml")
+    expected = f"failed to create typed patch object (/d; apps/v1, Kind=Deployment): {problem}"
+    assert (response.status, response.message) == (500, expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"replicas": 1.5}, "cannot convert float64 to int32"),
+        (
+            {"template": {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "one"}}}]}}},
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+    ],
+)
+async def test_applying_a_value_of_another_form_fails_as_in_kube_apiserver(
+    client: Client, change: dict[str, Any], problem: str
+) -> None:
+    config = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": change}
+    response = await client.patch(f"{DEPLOYMENTS}/d?fieldManager=m", config, "apply-patch+yaml")
+    prefix = "failed to convert new object (/d; apps/v1, Kind=Deployment) to proper version: "
+    converted = "unable to convert unstructured object to apps/v1, Kind=Deployment: "
+    assert (response.status, response.message) == (500, f"{prefix}{converted}{problem}")
+
+
+async def test_a_configuration_of_another_version_is_not_applied(client: Client) -> None:
+    config = {"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "d"}}
+    response = await client.patch(f"{DEPLOYMENTS}/d?fieldManager=m", config, "apply-patch+yaml")
+    assert (response.status, response.message) == (
+        400,
+        "Incorrect version specified in apply patch. Specified patch version: apps/v1beta1, expected: apps/v1",
+    )
 
 
 async def test_integers_out_of_range_are_rejected(client: Client) -> None:

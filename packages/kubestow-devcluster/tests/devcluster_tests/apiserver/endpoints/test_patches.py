@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -276,6 +277,20 @@ async def test_another_patch_that_does_not_fit_is_rejected_with_its_result(
     assert rejected.message.endswith(f'": {problem}')
 
 
+@pytest.mark.parametrize("include", ["None", "Metadata", "Object"])
+async def test_the_scale_of_a_workload_is_a_table_too(client: Client, include: str) -> None:
+    await client.post(DEPLOYMENTS, deployment(3))
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+    found = (await client.get(f"{DEPLOYMENTS}/d/scale?includeObject={include}", accept=accept)).json
+    assert [column["name"] for column in found["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+    [row] = found["rows"]
+    assert row["cells"][:3] == ["d", 3, 0]
+    kind = {"None": None, "Metadata": "PartialObjectMetadata", "Object": "Scale"}[include]
+    assert (row["object"] and row["object"]["kind"]) == kind
+    metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+    assert (await client.get(f"{DEPLOYMENTS}/d/scale", accept=metadata)).json["metadata"]["name"] == "d"
+
+
 async def test_a_change_of_the_annotations_is_a_new_generation_of_a_deployment_only(client: Client) -> None:
     await client.post(DEPLOYMENTS, deployment(1))
     annotated = (await client.patch(f"{DEPLOYMENTS}/d", {"metadata": {"annotations": {"a": "b"}}})).json
@@ -286,3 +301,69 @@ async def test_a_change_of_the_annotations_is_a_new_generation_of_a_deployment_o
     await client.post(replica_sets, deployment(1) | {"kind": "ReplicaSet"})
     annotated = (await client.patch(f"{replica_sets}/d", {"metadata": {"annotations": {"a": "b"}}})).json
     assert annotated["metadata"]["generation"] == 1
+
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+async def applied_by_client(client: Client, last: dict[str, Any] | str, **data: str) -> None:
+    """A config map as `kubectl apply` creates it, with ``last`` in the annotation."""
+    text = last if isinstance(last, str) else json.dumps(last)
+    new = {"metadata": {"name": "m", "annotations": {LAST_APPLIED: text}}, "data": data}
+    created = await client.post(f"{CONFIG_MAPS}?fieldManager=kubectl-client-side-apply", new)
+    assert created.status == 201
+
+
+def config_map(**data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "default"}, "data": data}
+
+
+async def test_kubectl_may_change_by_the_server_what_it_applied_by_the_client(client: Client) -> None:
+    await applied_by_client(client, config_map(a="1", b="<2>"), a="1", b="<2>")
+    applied = await apply(client, f"{CONFIG_MAPS}/m", config_map(b="<2>", a="3"), "kubectl")
+    assert (applied.status, applied.json["data"]) == (200, {"a": "3", "b": "<2>"})
+    # As Go's encoder writes it: keys in order, characters of HTML escaped, and a line feed at the end.
+    assert applied.json["metadata"]["annotations"][LAST_APPLIED] == (
+        r'{"apiVersion":"v1","data":{"a":"3","b":"\u003c2\u003e"},"kind":"ConfigMap",'
+        '"metadata":{"name":"m","namespace":"default"}}\n'
+    )
+    again = await apply(client, f"{CONFIG_MAPS}/m", config_map(b="<2>", a="3"), "kubectl")
+    assert again.json == applied.json
+
+
+@pytest.mark.parametrize(
+    ("manager", "last"),
+    [
+        ("kubectl", config_map(a="0", b="2")),  # somebody changed a since
+        ("kubectl", config_map(b="2")),
+        ("kubectl", {**config_map(a="1"), "apiVersion": "v2"}),
+        ("kubectl", {**config_map(a="1"), "data": {"a": 1}}),
+        ("kubectl", {**config_map(a="1"), "metadata": []}),
+        ("kubectl", "{"),
+        ("kubectl", "1"),
+        ("kubectl", ""),
+        ("argocd", config_map(a="1", b="2")),
+    ],
+)
+async def test_other_fields_and_other_managers_conflict_with_client_side_apply(
+    client: Client, manager: str, last: dict[str, Any] | str
+) -> None:
+    await applied_by_client(client, last, a="1", b="2")
+    rejected = await apply(client, f"{CONFIG_MAPS}/m", config_map(a="3"), manager)
+    assert (rejected.status, rejected.message) == (
+        409,
+        'Apply failed with 1 conflict: conflict with "kubectl-client-side-apply" using v1: .data.a',
+    )
+
+
+async def test_an_annotation_of_client_side_apply_is_kept_up_to_date_by_kubectl_alone(client: Client) -> None:
+    await apply(client, f"{CONFIG_MAPS}/m", config_map(a="1"), "kubectl")
+    assert "annotations" not in (await client.get(f"{CONFIG_MAPS}/m")).json["metadata"]
+    await client.delete(f"{CONFIG_MAPS}/m")
+    await applied_by_client(client, "{}", a="1")
+    other = (await apply(client, f"{CONFIG_MAPS}/m", config_map(b="1"), "argocd")).json
+    assert other["metadata"]["annotations"] == {LAST_APPLIED: "{}"}
+    too_long = config_map(c="x" * 2**18)
+    applied = (await apply(client, f"{CONFIG_MAPS}/m", too_long, "kubectl")).json
+    assert LAST_APPLIED not in applied["metadata"].get("annotations", {})

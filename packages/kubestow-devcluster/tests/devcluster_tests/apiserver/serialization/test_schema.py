@@ -95,7 +95,20 @@ def merge_rules(schema: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-async def test_the_served_openapi_has_the_merge_rules_of_kube_apiserver(client: Client) -> None:
+def type_text(schema: dict[str, Any]) -> str:
+    """The type of a field as `kubectl explain` shows it: map[string]Quantity."""
+    if "allOf" in schema:
+        [schema] = schema["allOf"]
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition(".")[2]
+    if "items" in schema:
+        return f"[]{type_text(schema['items'])}"
+    if "additionalProperties" in schema:
+        return f"map[string]{type_text(schema['additionalProperties'])}"
+    return str(schema["type"])
+
+
+async def test_the_served_openapi_has_the_merge_rules_and_types_of_kube_apiserver(client: Client) -> None:
     compared = 0
     for path, recorded in openapi_schemas().items():
         served = await client.get(f"/openapi/v3/{path}")
@@ -107,6 +120,8 @@ async def test_the_served_openapi_has_the_merge_rules_of_kube_apiserver(client: 
             for field, schema in recorded[name].get("properties", {}).items():
                 ours = schemas[name]["properties"].get(field, {})
                 assert merge_rules(ours) == merge_rules(schema), f"{name}.{field}"
+                if ours:
+                    assert type_text(ours) == type_text(schema), f"{name}.{field}"
                 compared += 1
     assert compared > 1000
 

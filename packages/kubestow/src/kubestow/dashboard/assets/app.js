@@ -103,7 +103,7 @@ function App() {
     <header>
       <a class="brand" href="#/cluster">kubestow</a>
       <nav aria-label="Views"><ul>${shown.map(link)}</ul></nav>
-      ${state.version && html`<span class="quiet" title=${state.version.caveat}>Kubernetes ${state.version.emulated}</span>`}
+      ${state.version && html`<span class="quiet" title=${state.version.caveat}>Kubernetes ${state.version.emulated}${state.version.server && `, API server ${state.version.server}`}</span>`}
       <span class=${`status ${state.status}`} role="status" title=${state.problem}>${STATUS[state.status]}${state.status === 'lost' ? `: ${state.problem}` : ''}</span>
       <${PodSearch} /><${ThemeButton} />
     </header>

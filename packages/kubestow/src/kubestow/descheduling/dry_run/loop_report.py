@@ -34,13 +34,14 @@ class LoopReport(Displayed):
     """The result of a loop, what becomes of the pods, and the pending pods that got a node, as (pod, node).
 
     ``predictions`` are by uid; without a rescheduler there are none. ``emulated_version`` is the minor version that it
-    decides as.
+    decides as, ``server_version`` that of the API server, such as ``v1.36.2``, if it is known.
     """
 
     result: LoopResult
     predictions: dict[str, Prediction] = field(default_factory=dict)
     admitted: Sequence[tuple[str, str]] = ()
     emulated_version: str = ""
+    server_version: str = ""
 
     def prediction(self, eviction: Eviction) -> Prediction | None:
         """What becomes of a pod, None if the scheduler was not asked."""
@@ -146,8 +147,8 @@ def _outcome(prediction: Prediction | None) -> str:
 def document(run: LoopReport) -> dict[str, Any]:
     """The report as plain data."""
     result = run.result
-    asked = {"emulatedVersion": run.emulated_version} if run.emulated_version else {}
-    return asked | {
+    versions = {"emulatedVersion": run.emulated_version, "serverVersion": run.server_version}
+    return {name: version for name, version in versions.items() if version} | {
         "evicted": [_with_prediction(run, eviction) for eviction in result.evicted],
         "refused": [_with_prediction(run, eviction) for eviction in result.refused],
         "admitted": [{"pod": pod, "node": node} for pod, node in run.admitted],

@@ -15,8 +15,11 @@ _EXAMPLES = 5
 _BEST_SHOWN = 5
 
 
-def explanation_report(found: Explanation) -> str:
-    """The page: what the scheduler does with the pod, nodes by reason, the best ones in detail, what would help."""
+def explanation_report(found: Explanation, versions: str = "") -> str:
+    """The page: what the scheduler does with the pod, nodes by reason, the best ones in detail, what would help.
+
+    ``versions`` are those of Kubernetes that the page names, such as "Kubernetes 1.34".
+    """
     cards = Cards(
         [
             ("nodes on which it fits", f"{found.feasible:,} of {len(found.evaluated):,}"),
@@ -32,7 +35,7 @@ def explanation_report(found: Explanation) -> str:
     if found.searched:
         sections.append(Section("What would help", _counterfactuals(found)))
     sections.append(Figure("All nodes", "Nodes on which the pod fits first, the best one at the top.", "decisions"))
-    subtitle = "Why it is on its node, or on none"
+    subtitle = "Why it is on its node, or on none" + (f"; decided as {versions}" if versions else "")
     return as_page(Report(f"Pod {found.pod}", subtitle, sections, {"decisions": _decisions(found)}))
 
 

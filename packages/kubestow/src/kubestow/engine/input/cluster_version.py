@@ -32,6 +32,11 @@ class ClusterVersion:
         return f"decides as Kubernetes {self.minor}: {self.reason}{caveat}"
 
 
+def versions_text(emulated: str, server_version: str) -> str:
+    """The minor version that was decided as, and that of the API server if it is known, as reports name them."""
+    return f"Kubernetes {emulated}" + (f" (API server {server_version})" if server_version else "")
+
+
 def version_of(cluster: ClusterObjects) -> ClusterVersion:
     """The version to decide as. Raises InputError if the API server's cannot be emulated."""
     kubelets = {version: nodes for version, nodes in kubelet_versions(cluster.sources).items() if release_of(version)}
