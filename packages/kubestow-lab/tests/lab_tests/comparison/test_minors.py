@@ -84,8 +84,7 @@ def test_changes_that_are_needed_together_are_named_together(tmp_path: Path) -> 
         "NODES_TOO_SMALL_ARE_UNRESOLVABLE",
         "DynamicResourceAllocation",
     }
-    [*_, last] = as_markdown(found).strip().splitlines()
-    assert "together with that above" in last
+    assert "together with that above" in comparison_markdown(found)
 
 
 def test_a_downgrade_has_the_same_causes(tmp_path: Path) -> None:

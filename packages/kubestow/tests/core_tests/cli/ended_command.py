@@ -43,6 +43,6 @@ def _called(*arguments: str) -> Ended:
     out, err = (TextIOWrapper(BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as exited:
         main(list(arguments))
-    printed, errors = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    printed, errors = (stream.buffer.getvalue().decode() for stream in (out, err))
     assert "Traceback" not in errors
     return Ended(int(exited.value.code or 0), printed, errors)
