@@ -206,7 +206,7 @@ async def _run(run_scheduler: RunScheduler, options: ServerOptions, cluster: _Cl
         server = _create_server(options, with_scheduler, cluster, socket)
         async with serving(server):
             write_kubeconfig(kubeconfigs.own, server.url, security)
-            options.warn_if_exposed(security)
+            options.print_warnings(security)
             with kubeconfigs.context_of_user(server.url, security):
                 scheduler_kubeconfig = Path(directory) / "scheduler.kubeconfig"
                 write_kubeconfig(scheduler_kubeconfig, server.url, with_scheduler)

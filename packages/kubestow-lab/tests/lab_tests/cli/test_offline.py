@@ -598,6 +598,10 @@ def test_every_report_names_the_version_of_the_api_server_that_a_snapshot_has(
     run("compare", "--cluster", dump, *versions, "-o", f"html={reports[2]}", "-o", f"markdown={reports[3]}")
     for report in reports:
         assert "1.34 (API server v1.34.2)" in report.read_text(), report.name
+    published = "1.37 follows the published sources and was not compared with the binary"
+    newest = run("explain", "p", "--cluster", dump, "-o", f"html={reports[1]}", "--emulated-version", "1.37")
+    assert newest.err.splitlines()[0] == f"kubernetes: {published}"
+    assert f"Kubernetes 1.37 (API server v1.34.2; {published})" in reports[1].read_text()
     compared = json.loads(run("compare", "--cluster", dump, *versions, "-o", "json").out)
     assert [compared[side]["run"]["serverVersion"] for side in ("baseline", "candidate")] == ["v1.34.2"] * 2
 
