@@ -23,6 +23,7 @@ from kubestow_lab.cli.simulation_inputs import (
 
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow_lab.comparison.comparison import SimulationComparison
     from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 
@@ -113,9 +114,8 @@ def compare(
     if not all(side.emulated_version for side in sides):
         version = str(SchedulerInput(None, (), "").minor(cluster))
         sides = [replace(side, emulated_version=side.emulated_version or version) for side in sides]
-    baseline, candidate = (side.read() for side in sides)
-    for options in (baseline, candidate):
-        options.read_configuration()
+    names = _names(configs, emulated_versions, baseline_plugins, candidate_plugins)
+    baseline, candidate = map(_read, sides, names if len(set(emulated_versions)) == 2 else ("", ""))
     _check_metrics(parsed, cluster)
     with progress_bar("simulating", "pods") as show:
         found = compared(
@@ -124,7 +124,7 @@ def compare(
             baseline=baseline,
             candidate=candidate,
             options=simulation.options(),
-            names=_names(configs, emulated_versions, baseline_plugins, candidate_plugins),
+            names=names,
             progress=lambda progress: show(progress.pods, progress.total),
         )
     for side in (found.baseline, found.candidate):
@@ -149,6 +149,18 @@ def _of_side(option: str, values: Sequence[str], side: int) -> str:
     if len(values) > 2:
         raise click.UsageError(f"expected {option} at most twice, for the baseline and the candidate")
     return values[min(side, len(values) - 1)] if values else ""
+
+
+def _read(side: SchedulerInput, name: str) -> SchedulerOptions:
+    """The scheduler of a side. Raises InputError for its configuration or gates, after printing its name if any."""
+    try:
+        options = side.read()
+        options.read_configuration()
+    except InputError:
+        if name:
+            click.echo(f"kubestow: {name} rejects its configuration:", err=True)
+        raise
+    return options
 
 
 def _names(

@@ -614,6 +614,32 @@ def test_two_versions_are_compared(run: Callable[..., Run], files: dict[str, Pat
     assert [side["name"] for side in sides] == ["Kubernetes 1.34", "Kubernetes 1.36"]
 
 
+def test_the_version_that_rejects_a_configuration_is_named(
+    run: Callable[..., Run], files: dict[str, Path], tmp_path: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    plugins = "{placementScore: {enabled: [{name: PodGroupPodsCount}]}}"
+    header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    config.write_text(f"{header}profiles: [{{plugins: {plugins}}}]\n")
+    versions = ("--emulated-version", "1.36", "--emulated-version", "1.35")
+    refused = run("compare", "--cluster", files["dump"], "--config", config, *versions)
+    assert refused.status == 1
+    *_, heading, problem = refused.err.splitlines()
+    assert heading == "kubestow: Kubernetes 1.35 rejects its configuration:"
+    assert problem.endswith("profiles[0].plugins.placementScore: unknown field, known since 1.36 (line 3)")
+    refused = run(
+        "compare",
+        "--cluster",
+        files["dump"],
+        "--feature-gates",
+        "GenericWorkload=true",
+        *versions[2:],
+        *versions[:1],
+        "1.34",
+    )
+    assert "\nkubestow: Kubernetes 1.34 rejects its configuration:\n" in refused.err
+
+
 def test_a_gate_that_the_version_does_not_have_is_refused(run: Callable[..., Run], files: dict[str, Path]) -> None:
     gates = ("--feature-gates", "GenericWorkload=true", "--emulated-version", "1.33")
     refused = run("simulate", "--cluster", files["dump"], *gates)
