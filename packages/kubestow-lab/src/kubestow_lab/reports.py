@@ -85,7 +85,7 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
     run = result.run
     subtitle = (
         f"{counted(len(result.outcomes), 'pod')}, {counted(len(result.nodes), 'node')},"
-        f" {versions_text(run['emulatedVersion'], run.get('serverVersion', ''))},"
+        f" {versions_text(run['emulatedVersion'], server_version=run.get('serverVersion', ''))},"
         f" seed {run['seed']}, ties {run['ties']}: {counted(run['attempts'], 'scheduling attempt')} in"
         f" {run['seconds']:,.1f} s of virtual time"
     )

@@ -30,66 +30,82 @@ from kubestow_devcluster.apiserver.statuses import go_text
 _GO_TYPES = {str: "string", bool: "bool", dict: "map[string]interface {}", list: "[]interface {}"}
 
 
+#: So many characters of problems are enough: each repeats its path, which a client can make long.
+_MOST_TEXT = 64 * 1024
+
+
 def type_problems(config: Object, struct: Struct) -> list[str]:
-    """What is wrong with the values of a configuration: ``.spec.replicas: expected numeric (int or float), ...``."""
-    return list(_problems(config, struct, None, ""))
+    """What is wrong with the values of a configuration: ``.spec.replicas: expected numeric (int or float), ...``.
+
+    The list ends early where the problems become very long.
+    """
+    problems, size = [], 0
+    for problem in _problems(config, struct, None):
+        problems.append(problem)
+        size += len(problem)
+        if size > _MOST_TEXT:
+            break
+    return problems
 
 
-def _problems(value: Any, type_: Type, field: StructField | None, path: str) -> Iterator[str]:
+def _problems(value: Any, type_: Type, field: StructField | None) -> Iterator[str]:
+    """The problems with paths from this value on; the callers prepend their own parts."""
     if value is None:
         return
     if isinstance(type_, Struct | MapOf):
         if isinstance(value, dict):
-            yield from _problems_in_map(value, type_, path)
+            yield from _problems_in_map(value, type_)
         else:
-            yield f"{path}: expected map, got &{{{_shown(value)}}}"
+            yield f": expected map, got &{{{_shown(value)}}}"
     elif isinstance(type_, ListOf):
         if isinstance(value, list):
-            yield from _problems_in_list(value, type_, field, path)
+            yield from _problems_in_list(value, type_, field)
         else:
-            yield f"{path}: expected list, got &{{{_shown(value)}}}"
+            yield f": expected list, got &{{{_shown(value)}}}"
     elif isinstance(type_, Scalar):
         if problem := _scalar_problem(value, type_):
-            yield f"{path}: {problem}"
+            yield f": {problem}"
     elif isinstance(type_, Quantity | Time) and isinstance(value, dict | list):
-        yield f"{path}: expected any scalar, got &{{{_shown(value)}}}"
+        yield f": expected any scalar, got &{{{_shown(value)}}}"
 
 
-def _problems_in_map(value: Object, type_: Struct | MapOf, path: str) -> Iterator[str]:
+def _problems_in_map(value: Object, type_: Struct | MapOf) -> Iterator[str]:
     # An object without properties in its schema has any.
     is_closed = isinstance(type_, Struct) and bool(type_.fields) and not type_.preserves_unknown_fields
     for key, item in value.items():
         item_type, item_field = child_field(type_, key)
         if is_closed and item_field is None:
-            yield f"{path}.{key}: field not declared in schema"
-        else:
-            yield from _problems(item, item_type, item_field, f"{path}.{key}")
+            yield f".{key}: field not declared in schema"
+            continue
+        for problem in _problems(item, item_type, item_field):
+            yield f".{key}{problem}"
 
 
-def _problems_in_list(value: list[Any], type_: ListOf, field: StructField | None, path: str) -> Iterator[str]:
+def _problems_in_list(value: list[Any], type_: ListOf, field: StructField | None) -> Iterator[str]:
     if field is None or field.merge is None or not is_granular(value, type_, field):
         for index, item in enumerate(value):
-            yield from _problems(item, type_.item, None, f"{path}[{index}]")
+            for problem in _problems(item, type_.item, None):
+                yield f"[{index}]{problem}"
         return
     found = set()
     for index, item in enumerate(value):
         if problem := _key_problem(item, field.merge):
             # Without a key, the place of further problems has no name.
-            yield f"{path}: element {index}: {problem}"
+            yield f": element {index}: {problem}"
             return
         [(element, *_)] = child_fields([item], type_, field)
-        key = format_path((element,))
         if element == "k:{}":
             keys = " ".join(f'"{key}"' for key in field.merge.map_keys)
             yield (
-                f"{path}: element {index}: associative list with keys has an element that omits all key fields [{keys}]"
+                f": element {index}: associative list with keys has an element that omits all key fields [{keys}]"
                 " (and doesn't have default values for any key fields)"
             )
             return
         if element in found:
-            yield f"{path}: duplicate entries for key {key}"
+            yield f": duplicate entries for key {format_path((element,))}"
         found.add(element)
-        yield from _problems(item, type_.item, None, f"{path}{key}")
+        for problem in _problems(item, type_.item, None):
+            yield f"{format_path((element,))}{problem}"
 
 
 def _key_problem(item: Any, merge: ListMerge) -> str:

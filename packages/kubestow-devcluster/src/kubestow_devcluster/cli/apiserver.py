@@ -146,8 +146,10 @@ class ServerOptions:
         directory = None if self.data_dir is None else self.data_dir / "pki"
         return TLS.self_signed(serving_hosts(self.bind_address), directory=directory, client_ca=self.client_ca_file)
 
-    def warn_if_exposed(self, security: SecureServing) -> None:
-        """Print a warning if the server is reachable from other machines."""
+    def print_warnings(self, security: SecureServing) -> None:
+        """Print what has to be said of the version, and whether the server is reachable from other machines."""
+        if not self.minor.is_compared:
+            click.echo(f"kubernetes: {NOT_COMPARED}", err=True)
         if not is_loopback(self.bind_address):
             clients = "clients must authenticate" if security.authenticates else "all clients have full access"
             click.echo(f"warning: reachable from other machines: {clients}", err=True)
@@ -222,7 +224,7 @@ async def _serve(options: ServerOptions, nodes: int, stages: Stages | None, kube
     server = options.server(security, nodes=nodes, kubelets=stages is not None, stages=stages)
     async with serving(server):
         click.echo(f"serving the Kubernetes API on {server.url}")
-        options.warn_if_exposed(security)
+        options.print_warnings(security)
         if kubeconfig_out is not None:
             write_kubeconfig(kubeconfig_out, server.url, security)
             click.echo(f"kubeconfig written; try: kubectl --kubeconfig={kubeconfig_out} get nodes")

@@ -210,7 +210,7 @@ async def _run(
         server = _create_server(options, with_scheduler, cluster, socket)
         async with serving(server):
             write_kubeconfig(kubeconfigs.own, server.url, security)
-            options.warn_if_exposed(security)
+            options.print_warnings(security)
             with kubeconfigs.context_of_user(server.url, security):
                 scheduler_kubeconfig = Path(directory) / "scheduler.kubeconfig"
                 write_kubeconfig(scheduler_kubeconfig, server.url, with_scheduler)

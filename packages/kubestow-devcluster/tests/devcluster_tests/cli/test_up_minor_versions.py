@@ -16,6 +16,7 @@ from devcluster_tests.cli.up_process import COMMAND, ended
 from devcluster_tests.kubectl import NEEDS_KUBECTL, Kubectl
 from devcluster_tests.test_apiserver_command import running_server
 from kubestow.api.conversion import DEVICES
+from kubestow.rules.minors import NOT_COMPARED
 
 pytestmark = NEEDS_KUBECTL
 
@@ -92,6 +93,18 @@ async def test_the_scheduler_of_the_minor_version_binds_pods_and_allocates_claim
         process.terminate()
         _, errors = await process.communicate()
     assert (process.returncode, errors) == (0, b"")
+
+
+async def test_a_version_that_was_not_compared_is_served_with_a_warning(tmp_path: Path) -> None:
+    options = ("apiserver", "--port", "0", "--kubernetes-version", "1.37")
+    process = await asyncio.create_subprocess_exec(*COMMAND[:-3], *options, stdout=PIPE, stderr=PIPE)
+    assert process.stdout is not None
+    async with asyncio.timeout(HANG_LIMIT):
+        while (await process.stdout.readline()).strip() != b"ready":
+            assert not process.stdout.at_eof(), await process.communicate()
+        process.terminate()
+        _, errors = await process.communicate()
+    assert errors.decode() == f"kubernetes: {NOT_COMPARED}\n"
 
 
 @pytest.mark.parametrize("minor", ["1.33", "1.34"])

@@ -86,7 +86,7 @@ class SimulationComparison(Displayed):
         """The minor versions that were decided as, and that of the API server if it is known."""
         runs = [side.result.run for side in (self.baseline, self.candidate)]
         emulated = dict.fromkeys(run["emulatedVersion"] for run in runs)
-        return versions_text(" and ".join(emulated), runs[0].get("serverVersion", ""))
+        return versions_text(*emulated, server_version=runs[0].get("serverVersion", ""))
 
     def count(self, change: PodChange) -> int:
         """How many pods have a change."""

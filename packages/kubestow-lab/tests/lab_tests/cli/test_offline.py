@@ -599,6 +599,10 @@ def test_every_report_names_the_version_of_the_api_server_that_a_snapshot_has(
     run("compare", "--cluster", dump, *versions, "-o", f"html={reports[2]}", "-o", f"markdown={reports[3]}")
     for report in reports:
         assert "1.34 (API server v1.34.2)" in report.read_text(), report.name
+    published = "1.37 follows the published sources and was not compared with the binary"
+    newest = run("explain", "p", "--cluster", dump, "-o", f"html={reports[1]}", "--emulated-version", "1.37")
+    assert newest.err.splitlines()[0] == f"kubernetes: {published}"
+    assert f"Kubernetes 1.37 (API server v1.34.2; {published})" in reports[1].read_text()
     compared = json.loads(run("compare", "--cluster", dump, *versions, "-o", "json").out)
     assert [compared[side]["run"]["serverVersion"] for side in ("baseline", "candidate")] == ["v1.34.2"] * 2
 
@@ -609,6 +613,21 @@ def test_two_versions_are_compared(run: Callable[..., Run], files: dict[str, Pat
     sides = [json.loads(compared.out)[side] for side in ("baseline", "candidate")]
     assert [side["run"]["emulatedVersion"] for side in sides] == ["1.34", "1.36"]
     assert [side["name"] for side in sides] == ["Kubernetes 1.34", "Kubernetes 1.36"]
+
+
+def test_the_version_that_rejects_a_configuration_is_named(
+    run: Callable[..., Run], files: dict[str, Path], tmp_path: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    plugins = "{placementScore: {enabled: [{name: PodGroupPodsCount}]}}"
+    header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    config.write_text(f"{header}profiles: [{{plugins: {plugins}}}]\n")
+    versions = ("--emulated-version", "1.36", "--emulated-version", "1.35")
+    refused = run("compare", "--cluster", files["dump"], "--config", config, *versions)
+    assert refused.status == 1
+    assert "edit the configuration first" in refused.err
+    assert "1.35" in refused.out
+    assert "profiles[0].plugins.placementScore" in refused.out
 
 
 def test_a_gate_that_the_version_does_not_have_is_refused(run: Callable[..., Run], files: dict[str, Path]) -> None:

@@ -73,7 +73,9 @@ class SchedulerArguments(msgspec.Struct, frozen=True, kw_only=True):
             seed=self.seed,
         )
         if self.flight_record is not None:
-            app = replace(app, options=replace(app.options, flight_record=Path(self.flight_record)))
+            # The API server of a development cluster has the version that its scheduler emulates.
+            record, server_version = Path(self.flight_record), app.gates.minor.release
+            app = replace(app, options=replace(app.options, flight_record=record, server_version=server_version))
         # The server names its own kubeconfig; its one scheduler needs neither a rate limit nor leader election.
         configuration = app.configuration
         connection = structs.replace(configuration.client_connection, kubeconfig="", qps=-1.0)

@@ -64,7 +64,8 @@ def explain(
             from kubestow.engine.explanation.explanation_report import explanation_report
             from kubestow.engine.input.cluster_version import versions_text
 
-            emit(explanation_report(found, versions_text(str(options.gates.minor), cluster.server_version)), target)
+            versions = versions_text(str(options.gates.minor), server_version=cluster.server_version)
+            emit(explanation_report(found, versions), target)
             continue
         if comparison is None:
             document = with_versions(found.document, options.gates.minor, cluster.server_version)

@@ -207,11 +207,15 @@ class SchedulerInput:
         return SchedulerOptions(self.config, referenced_plugins(self.plugins), gates, self.emulated_version)
 
     def minor(self, cluster: ClusterObjects | None) -> Minor:
-        """The minor version to decide as; what the cluster tells is printed on standard error. Raises InputError."""
+        """The minor version to decide as; what has to be said of it is printed on standard error. Raises InputError."""
         from kubestow.engine.input.cluster_version import version_of
+        from kubestow.rules.minors import NOT_COMPARED
 
         if self.emulated_version or cluster is None:
-            return parse_minor(self.emulated_version)
+            given = parse_minor(self.emulated_version)
+            if not given.is_compared:
+                click.echo(f"kubernetes: {NOT_COMPARED}", err=True)
+            return given
         found = version_of(cluster)
         if found.reason:
             click.echo(f"kubernetes: {found}", err=True)

@@ -93,17 +93,15 @@ def _check_plugins(segment: Segment, plugins: tuple[str, ...]) -> None:
 
 
 def _replayed(segment: Segment, plugins: tuple[str, ...]) -> tuple[dict[str, Any], str, int]:
+    from kubestow.engine.input.cluster_version import versions_text
     from kubestow.flight_record import exact_replay
     from kubestow.plugins.registry import referenced_plugins
 
     result = exact_replay.replay(segment, {plugin.name: plugin for plugin in referenced_plugins(plugins)})
     status = int(result.divergence is not None or result.damage is not None)
-    minor = exact_replay.recorded_minor(segment.header)
-    return (
-        with_versions(lambda: _replay_document(result), minor, segment.header.server_version)(),
-        "\n".join(_replay_lines(result)),
-        status,
-    )
+    minor, server = exact_replay.recorded_minor(segment.header), segment.header.server_version
+    lines = [f"decided as {versions_text(str(minor), server_version=server)}", *_replay_lines(result)]
+    return with_versions(lambda: _replay_document(result), minor, server)(), "\n".join(lines), status
 
 
 def _replay_document(result: ReplayResult) -> dict[str, Any]:
@@ -161,6 +159,7 @@ def _redecided(
     emulated_version: str,
 ) -> tuple[dict[str, Any], str, int]:
     from kubestow import config
+    from kubestow.engine.input.cluster_version import versions_text
     from kubestow.flight_record.exact_replay import recorded_gates, recorded_minor
     from kubestow.flight_record.redecision import redecide
     from kubestow.plugins.configuration_file import read_configuration
@@ -180,7 +179,10 @@ def _redecided(
     for remark in remarks:
         click.echo(f"remark: {remark}", err=True)
     document = with_versions(lambda: _redecision_document(result), minor, header.server_version)()
-    lines = [f"decided as Kubernetes {minor}", *_redecision_lines(result)]
+    lines = [
+        f"decided as {versions_text(str(minor), server_version=header.server_version)}",
+        *_redecision_lines(result),
+    ]
     return document, "\n".join(lines), int(result.damage is not None)
 
 

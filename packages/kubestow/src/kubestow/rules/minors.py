@@ -798,7 +798,7 @@ class Behaviour(Enum):
     # Configuration
     GATES_NEED_THEIR_DEPENDENCIES = Rule(
         35,
-        "Feature gates",
+        "dependencies of feature gates",
         "an enabled gate whose dependencies are disabled is refused",
         "gates are enabled and disabled independently of each other",
     )

@@ -467,6 +467,17 @@ async def test_applying_a_value_of_another_form_fails_as_in_kube_apiserver(
     assert (response.status, response.message) == (500, f"{prefix}{converted}{problem}")
 
 
+async def test_the_problems_of_a_configuration_are_not_much_longer_than_it(client: Client) -> None:
+    """Each problem names its path, of which a client chooses the length."""
+    devices = [{"name": "d", "attributes": {"k" * 10_000: {f"field{number}": 1 for number in range(1_000)}}}]
+    slice_ = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}}
+    path = "/apis/resource.k8s.io/v1/resourceslices/s?fieldManager=m"
+    response = await client.patch(path, slice_ | {"spec": {"devices": devices}}, "apply-patch+yaml")
+    assert response.status == 500
+    assert ".field0: field not declared in schema" in response.message
+    assert len(response.message) < 100_000
+
+
 async def test_a_configuration_of_another_version_is_not_applied(client: Client) -> None:
     config = {"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "d"}}
     response = await client.patch(f"{DEPLOYMENTS}/d?fieldManager=m", config, "apply-patch+yaml")

@@ -32,9 +32,12 @@ class ClusterVersion:
         return f"decides as Kubernetes {self.minor}: {self.reason}{caveat}"
 
 
-def versions_text(emulated: str, server_version: str) -> str:
-    """The minor version that was decided as, and that of the API server if it is known, as reports name them."""
-    return f"Kubernetes {emulated}" + (f" (API server {server_version})" if server_version else "")
+def versions_text(*emulated: str, server_version: str) -> str:
+    """The minor versions that were decided as, and that of the API server if it is known, as reports name them."""
+    remarks = [f"API server {server_version}"] if server_version else []
+    if not all(Minor.parse(version, subject="emulated version").is_compared for version in emulated):
+        remarks.append(NOT_COMPARED)
+    return f"Kubernetes {' and '.join(emulated)}" + (f" ({'; '.join(remarks)})" if remarks else "")
 
 
 def version_of(cluster: ClusterObjects) -> ClusterVersion:

@@ -19,6 +19,7 @@ from core_tests.cli.live.test_live_commands import CONFIDENTIAL, attempted, crea
 from core_tests.flight_record.records import long_record, small_record
 from devcluster_tests.cli.up_process import up
 from kubestow.cli import main
+from kubestow.rules.minors import DEFAULT_MINOR
 
 MOST_ALLOCATED = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -73,8 +74,10 @@ async def test_what_a_scheduler_did_is_replayed_and_decided_again(tmp_path: Path
     exact = await replay(tmp_path, folder, "-o", "json")
     [document] = json.loads(exact.out)["records"]
     assert (exact.status, document["identical"], document["decisions"] >= 7) == (0, True, True)
+    assert (document["emulatedVersion"], document["serverVersion"]) == ("1.36", DEFAULT_MINOR.release)
     table = await replay(tmp_path, record)
     assert table.status == 0
+    assert f"\ndecided as Kubernetes 1.36 (API server {DEFAULT_MINOR.release})\n" in table.out
     assert "decisions" in table.out
 
     again = await replay(tmp_path, record, "--config", str(other), "-o", "yaml")
