@@ -17,7 +17,7 @@ from core_tests.flight_record.records import small_record
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
 from kubestow_lab.simulation.arrivals import rescheduled
-from kubestow_lab.simulation.other_installation import Installation, read_result
+from kubestow_lab.simulation.other_installation import Installation, read_simulation_result
 from lab_tests.cli.test_offline import Run, run
 from lab_tests.what_if.test_node_removal import owned
 
@@ -252,6 +252,6 @@ def test_the_result_of_another_installation_is_the_same_as_here(
     run: Callable[..., Run], inputs: tuple[object, ...]
 ) -> None:
     document = run("simulate", *inputs[1:], "-o", "json").out
-    read = read_result(document.encode(), ClusterObjects.load(str(inputs[2])))
+    read = read_simulation_result(document.encode(), ClusterObjects.load(str(inputs[2])))
     assert read.as_json() == json.loads(document)
     assert yaml.safe_load(document)["pods"]
