@@ -58,6 +58,7 @@ from kubestow_lab.conformance.replay import replay_file
 from kubestow_lab.scheduler_perf.benchmark_result import read_result
 from kubestow_lab.scheduler_perf.object_templates import ObjectTemplate
 from kubestow_lab.scheduler_perf.test_cases import read_test_cases
+from kubestow_lab.simulation.other_installation import read_simulation_result
 from kubestow_lab.traces import openb
 from kubestow_lab.traces.formats import read_trace
 from kubestow_lab.tuning.search_space import SearchSpace
@@ -131,6 +132,10 @@ def _converted_configuration(content: bytes) -> None:
     data = legacy.convert(content, subject="file").data if converted is None else converted
     configuration = config.load(data, implements=implements(_registry()))
     annotated(config.render(configuration), config.render(config.default_configuration()), {})
+
+
+def _simulation_result(content: bytes) -> None:
+    read_simulation_result(content, ClusterObjects())
 
 
 def _openb(content: bytes) -> None:
@@ -693,7 +698,35 @@ extenders:
     _in_json(
         {"apiVersion": "kubescheduler.config.k8s.io/v1alpha1", "algorithmSource": {"provider": "DefaultProvider"}}
     ),
+    b"""apiVersion: aks.azure.com/v1alpha1
+kind: SchedulerConfiguration
+metadata: {name: upstream}
+spec:
+  rawConfig: |
+    kind: KubeSchedulerConfiguration
+    apiVersion: kubescheduler.config.k8s.io/v1
+    profiles: [{schedulerName: a}]
+""",
+    b"kubeSchedulerConfig: {nodeResourcesFit: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu}]}}}",
+    b'{"autoscaling": {"autoscalingProfile": "OPTIMIZE_UTILIZATION"}}',
 ]
+_AMOUNTS = {"requested.cpu": 1, "allocatable.cpu": 4}
+_SIMULATION_RESULT = _in_json(
+    {
+        "run": {"emulatedVersion": "1.36", "seed": 0, "attempts": 1, "preemptions": 0},
+        "summary": {"resources": {"cpu": {}}},
+        "pods": [
+            {"namespace": "d", "name": "p", "owner": "Job/j", "priority": 0, "origin": "Workload", "state": "Running"}
+            | {"node": "n", "arrived": 0, "bound": 1.5, "ended": None, "attempts": 1, "message": ""}
+        ],
+        "nodes": [{"name": "n", "pods": 1, **_AMOUNTS}],
+        "timeline": [{"time": 0, "pods": 1, "pending": 0, "nodesUsed": 1, "fragmentation.cpu": 0.5, **_AMOUNTS}],
+        "remarks": ["r"],
+        "refused": [{"owner": "Job d/k", "count": 2, "message": "m"}],
+        "pluginFailures": [{"plugin": "P", "message": "m", "count": 2}],
+        "preemptions": [{"time": 1, "pod": "d/p", "priority": 1, "node": "n", "victims": 1}],
+    }
+)
 _KUBECONFIG = b"""apiVersion: v1
 kind: Config
 current-context: a
@@ -871,6 +904,7 @@ READERS: dict[str, Reader] = {
     "benchmark-result": Reader(
         _file(read_result), _INPUT, lambda: [b'{"format":"kubestow-benchmark/v1","workloads":[]}']
     ),
+    "simulation-result": Reader(_simulation_result, _INPUT, lambda: [_SIMULATION_RESULT]),
     "pod-template": Reader(_pod_template, _INPUT, lambda: [_in_yaml(_POD), _in_json(_POD)]),
     "token-file": Reader(_file(read_token_file), _INPUT, lambda: [b't,u,1,"g,h"\nt2,"v",2\n']),
     "crane-policy": Reader(_file(read_policy), _INPUT, lambda: [_CRANE]),

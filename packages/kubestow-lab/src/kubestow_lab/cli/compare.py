@@ -351,6 +351,7 @@ def _compare_simulations(
             return _compare_installations(sides, source, simulation, cluster, arrivals)
         options = [side.scheduler.read() for side in sides]
         baseline, candidate = _with_default_baseline(options) if has_default_baseline else options
+        cluster = source.with_running_pods(cluster, baseline, candidate)
         with progress_bar("simulating", "pods") as show:
             return compared(
                 cluster,
@@ -399,9 +400,9 @@ def _compare_installations(
     found = []
     for side in sides:
         if side.installation.is_this_one:
-            setup = side.scheduler.read()
+            setup = side.scheduler.read().decoded()
             simulated = Simulation(
-                cluster,
+                workload.with_running_pods(cluster, setup),
                 arrivals,
                 configuration=setup.configuration,
                 plugins=setup.plugins,

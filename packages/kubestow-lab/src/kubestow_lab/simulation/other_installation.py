@@ -61,7 +61,7 @@ class Installation:
         except OSError as error:
             raise InputError(self.python or sys.executable, f"cannot be run: {error.strerror}") from None
         try:
-            return read_result(done.stdout, cluster)
+            return read_simulation_result(done.stdout, cluster)
         except InputError as error:
             said = done.stderr.decode(errors="replace").strip()[-_MOST_REPEATED:]
             problem = said.rpartition("\n")[2] if said else error.problem
@@ -99,7 +99,7 @@ class _Document(msgspec.Struct, rename="camel"):
     preemptions: list[dict[str, Any]] = []
 
 
-def read_result(content: bytes, cluster: ClusterObjects) -> SimulationResult:
+def read_simulation_result(content: bytes, cluster: ClusterObjects) -> SimulationResult:
     """Read the JSON document of a result, of a simulation of ``cluster``. Raises InputError if it is none."""
     try:
         found = msgspec.json.decode(content, type=_Document)
