@@ -58,7 +58,9 @@ workload_options = grouped_options(
     WorkloadInput,
     (
         click.option("--cluster", "clusters", multiple=True, help="Dump or folder with the cluster; - is stdin."),
-        click.option("--workload", "workloads", multiple=True, help="Manifests of the pods to schedule."),
+        click.option(
+            "--workload", "--filename", "-f", "workloads", multiple=True, help="Manifests of the pods to schedule."
+        ),
         click.option("--trace", type=click.Path(path_type=Path), help="Folder with Alibaba's openb trace."),
         click.option("--pod-list", default="default", show_default=True, help="Pod list of the trace."),
         click.option("--node-list", default="gpu_node", show_default=True, help="Node list of the trace."),
