@@ -137,13 +137,7 @@ async def test_why_answers_in_the_namespace_of_the_context(kubectl: Kubectl) -> 
     assert 'pods "db-1" not found' in error
 
 
-async def test_why_lists_the_pending_pods_of_all_namespaces_by_cause(kubectl: Kubectl) -> None:
-    out, _ = await kubectl("why", "-A")
-    assert out.startswith("4 pods are pending for 2 causes, the most common remedy first\n")
-    assert "default/db-1, shop/web-1" in out
-
-
-async def test_why_of_a_job_has_its_pods_and_its_own_state(kubectl: Kubectl) -> None:
+async def test_why_of_a_job_has_its_own_state(kubectl: Kubectl) -> None:
     out, _ = await kubectl("why", "job/train-7", "--kubeconfig", str(kubectl.kubeconfig))
     lines = out.splitlines()
     assert lines[0] == "job/train-7 in namespace shop: 2 pods, 2 of them pending"
@@ -152,12 +146,6 @@ async def test_why_of_a_job_has_its_pods_and_its_own_state(kubectl: Kubectl) -> 
     assert "shop/train-7-a, shop/train-7-b" in out
     _, error = await kubectl("why", "job/other", status=1)
     assert error == "kubestow: job/other in namespace shop: not found\n"
-
-
-async def test_capacity_reads_the_cluster_of_kubectl(kubectl: Kubectl) -> None:
-    manifest = kubectl.folder / "pod.yaml"
-    manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **pod("more", "8")}))
-    assert (await kubectl("capacity", "-f", str(manifest)))[0] == "8\n"
 
 
 async def test_arguments_are_completed_by_the_cluster(kubectl: Kubectl) -> None:

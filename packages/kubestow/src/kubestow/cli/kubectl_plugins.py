@@ -16,8 +16,8 @@ import click
 from kubestow.cli import commands, main
 
 _PLUGIN, _COMPLETION = "kubectl-", "kubectl_complete-"
-#: Commands with a name of their own in kubectl, which has an ``explain`` that it does not let a plugin replace.
-_COMMANDS = {"explain-pod": "explain"}
+#: The commands of plugins with other names: kubectl has an ``explain``, which no plugin can replace.
+COMMAND_NAMES = {"explain-pod": "explain"}
 #: What completion answers with after the last proposal: what the shell is to do, as the numbers of Cobra's directives.
 _DEFAULT, _NO_FILES = 0, 4
 
@@ -25,7 +25,7 @@ _DEFAULT, _NO_FILES = 0, 4
 def run() -> None:
     """The entry point of every plugin: run the command of the executable's name, and exit with its status."""
     name = _plugin_name(_PLUGIN)
-    command = commands.get_command(click.Context(commands), _COMMANDS.get(name, name))
+    command = commands.get_command(click.Context(commands), COMMAND_NAMES.get(name, name))
     if command is None:
         sys.exit(f"kubestow: {sys.argv[0]}: no command has the name {name}, which follows from that of the executable")
     main(sys.argv[1:], command, f"kubectl {name}")
@@ -35,7 +35,7 @@ def complete() -> None:
     """The entry point of every completion: print proposals for the last argument, one a line, and a directive."""
     name = _plugin_name(_COMPLETION)
     *arguments, incomplete = sys.argv[1:] or [""]
-    proposals, may_be_file = completions([_COMMANDS.get(name, name), *arguments], incomplete)
+    proposals, may_be_file = completions([COMMAND_NAMES.get(name, name), *arguments], incomplete)
     for value, summary in proposals:
         click.echo(f"{value}\t{summary}" if summary else value)
     click.echo(f":{_DEFAULT if may_be_file else _NO_FILES}")
