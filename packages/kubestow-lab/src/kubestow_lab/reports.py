@@ -13,6 +13,7 @@ from kubestow.engine.explanation.explain import explain_pending
 from kubestow.engine.explanation.explanation import Explanation
 from kubestow.engine.explanation.explanation_report import decision_blocks
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.errors import InputError
 from kubestow.reports.model import (
     Block,
     Cards,
@@ -186,8 +187,14 @@ def _preemptions(result: SimulationResult) -> Iterator[Block]:
 
 
 def comparison_report(comparison: SimulationComparison, checked: Sequence[CheckedThreshold] = ()) -> str:
-    """The page: thresholds, metrics, both clusters over time and at the end, and the pods that differ."""
+    """The page: thresholds, metrics, both clusters over time and at the end, and the pods that differ.
+
+    Raises InputError for the comparison of a record, which has no simulated clusters.
+    """
     baseline, candidate = comparison.baseline, comparison.candidate
+    results = [side.result for side in (baseline, candidate) if isinstance(side.result, SimulationResult)]
+    if len(results) < 2:
+        raise InputError("html", "a comparison of a record has no page, expected one of simulations")
     sections: list[Section | Figure] = [Section("Summary", list(_comparison_summary(comparison)))]
     if checked:
         sections.append(Section("Thresholds", [tables.thresholds_table(checked)]))
@@ -201,9 +208,9 @@ def comparison_report(comparison: SimulationComparison, checked: Sequence[Checke
         note = f"The outcomes in the candidate of the first {MOST_PODS:,}." if len(comparison.pods) > MOST_PODS else ""
         sections.append(Figure("Pods that differ", note or "In order of arrival.", "pods", anchor="pods"))
     shown = comparison.pods[:MOST_PODS]
-    sides = [("baseline", baseline.result), ("candidate", candidate.result)]
+    sides = list(zip(("baseline", "candidate"), results, strict=True))
     data = {
-        "resources": baseline.result.resources,
+        "resources": results[0].resources,
         "timelines": [_timeline_data(role, result) for role, result in sides],
         "clusters": [_node_maps(f"{role} ", result)[0] for role, result in sides],
         "pods": pods_data([difference.outcome for difference in shown])
@@ -212,22 +219,22 @@ def comparison_report(comparison: SimulationComparison, checked: Sequence[Checke
             "before": ["" if difference.baseline is None else difference.baseline.node for difference in shown],
         },
     }
-    run = baseline.result.run
-    versions = dict.fromkeys(side.result.run["emulatedVersion"] for side in (baseline, candidate))
+    run = results[0].run
+    versions = dict.fromkeys(result.run["emulatedVersion"] for result in results)
     subtitle = (
-        f"{baseline.name} (baseline) and {candidate.name} (candidate): {counted(len(baseline.result.outcomes), 'pod')},"
-        f" {counted(len(baseline.result.nodes), 'node')}, Kubernetes {' and '.join(versions)},"
+        f"{baseline.name} (baseline) and {candidate.name} (candidate): {counted(len(results[0].outcomes), 'pod')},"
+        f" {counted(len(results[0].nodes), 'node')}, Kubernetes {' and '.join(versions)},"
         f" seed {run['seed']}, ties {run['ties']}"
     )
     return as_page(Report("Comparison of two simulations", subtitle, sections, data))
 
 
 def _comparison_summary(comparison: SimulationComparison) -> Iterator[Block]:
-    pending = [side.result.count(OutcomeState.PENDING) for side in (comparison.baseline, comparison.candidate)]
+    found = comparison.metrics["pending"]
     yield Cards(
         [
-            ("pods pending, baseline", f"{pending[0]:,}"),
-            ("pods pending, candidate", f"{pending[1]:,}"),
+            ("pods pending, baseline", f"{found.baseline:,.0f}"),
+            ("pods pending, candidate", f"{found.candidate:,.0f}"),
             ("pods that lose", f"{comparison.count(PodChange.LOST):,}"),
             ("pods that win", f"{comparison.count(PodChange.WON):,}"),
             ("pods on another node", f"{comparison.count(PodChange.MOVED):,}"),

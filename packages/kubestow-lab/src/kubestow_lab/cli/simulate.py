@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     "--output",
     "outputs",
     multiple=True,
-    type=OutputForms("table", "json", "yaml", files=("html",), folders=("csv", "parquet")),
+    type=OutputForms("table", "json", "yaml", "markdown", "junit", files=("html",), folders=("csv", "parquet")),
     default=["table"],
-    help="table, json or yaml (the resulting cluster), to a file with FORM=FILE; html=FILE, csv=FOLDER or"
-    " parquet=FOLDER. Can be repeated.",
+    help="table, json, yaml (the resulting cluster), markdown or junit, to a file with FORM=FILE; html=FILE, csv=FOLDER"
+    " or parquet=FOLDER. Can be repeated.",
 )
 def simulate(
     workload: WorkloadInput,
@@ -68,7 +68,7 @@ def simulate(
         raise click.UsageError("--cost-model and --optimal-limit need --optimal")
     if optimal:
         require_solvers("--optimal")
-    cluster, arrivals = workload.read()
+    cluster, arrivals = workload.read(scheduler)
     setup = scheduler.read(cluster)
     simulated = Simulation(
         cluster,
@@ -110,6 +110,14 @@ def _write(form: str, target: str, result: SimulationResult, simulation: Simulat
             from kubestow_lab.reports import simulation_report
 
             emit(simulation_report(result, simulation), target)
+        case "markdown":
+            from kubestow_lab.ci_reports import fit_markdown
+
+            emit(fit_markdown(result), target)
+        case "junit":
+            from kubestow_lab.ci_reports import fit_junit
+
+            emit(fit_junit(result), target)
         case "csv":
             report_written(write_csv(result, Path(target)))
         case "parquet":

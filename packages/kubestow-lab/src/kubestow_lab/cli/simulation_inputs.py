@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.inputs import grouped_options
+from kubestow.cli.inputs import CONNECTION_OPTIONS, ClusterConnection, SchedulerInput, fetch_objects, grouped_options
 from kubestow.cli.output import print_input
 
 if TYPE_CHECKING:
@@ -20,37 +20,77 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadInput:
-    """The files of a cluster and of a workload, or the folder of a trace and the lists of it."""
+class WorkloadInput(ClusterConnection):
+    """The files of a cluster or where a live one is, and those of a workload; or the folder of a trace and its lists.
 
-    clusters: tuple[str, ...]
-    workloads: tuple[str, ...]
-    trace: Path | None
-    pod_list: str
-    node_list: str
-    strict: bool
+    With ``reschedule``, the pods that run are part of the workload.
+    """
 
-    def read(self) -> tuple[ClusterObjects, Arrivals]:
-        """The cluster and the workload; what was read is printed on standard error. Raises InputError."""
+    clusters: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    trace: Path | None = None
+    pod_list: str = ""
+    node_list: str = ""
+    strict: bool = False
+    reschedule: bool = False
+
+    @property
+    def has_source(self) -> bool:
+        """Whether a cluster or a workload is given in any way."""
+        return bool(self.clusters or self.workloads or self.trace is not None or self.is_given)
+
+    def require_source(self) -> None:
+        """Raise UsageError unless there is exactly one source of a cluster, and a workload only with a cluster."""
+        sources = (bool(self.clusters), self.trace is not None, self.is_given)
+        if sum(sources) != 1 or (self.trace is not None and self.workloads):
+            raise click.UsageError("expected either --cluster or --kubeconfig, with or without --workload, or --trace")
+
+    def read(self, *schedulers: SchedulerInput) -> tuple[ClusterObjects, Arrivals]:
+        """The cluster and the workload; what was read is printed on standard error.
+
+        Of a live cluster, also the custom resources that plugins of the ``schedulers`` read. Raises UsageError,
+        InputError, APIError and Unreachable.
+        """
         from kubestow.engine.input.cluster_objects import ClusterObjects
-        from kubestow_lab.simulation.arrivals import Arrivals
+        from kubestow_lab.simulation.arrivals import Arrivals, load_trace, rescheduled
 
-        if (self.trace is None) == (not self.clusters) or (self.trace is not None and self.workloads):
-            raise click.UsageError("expected either --cluster, with or without --workload, or --trace")
+        self.require_source()
         if self.trace is not None:
-            from kubestow_lab.simulation.arrivals import load_trace
-
             cluster, arrivals = load_trace(self.trace, pods=self.pod_list, nodes=self.node_list)
         else:
-            cluster = ClusterObjects.load(*self.clusters, strict=self.strict)
+            if self.is_given:
+                paths = {path: names for each in schedulers for path, names in each.custom_paths().items()}
+                cluster = fetch_objects(self, paths).cluster(str(self))
+            else:
+                cluster = ClusterObjects.load(*self.clusters, strict=self.strict)
             arrivals = (
                 Arrivals.load(*self.workloads, cluster=cluster, strict=self.strict) if self.workloads else Arrivals()
             )
+        if self.reschedule:
+            cluster = rescheduled(cluster)
         print_input("cluster", cluster.summary)
         if self.workloads or self.trace:
             print_input("workload", arrivals.summary)
         return cluster, arrivals
 
+    def arguments(self) -> Iterator[str]:
+        """The same input on the command line of another installation. Raises UsageError for standard input."""
+        if "-" in (*self.clusters, *self.workloads):
+            raise click.UsageError("another installation cannot read standard input, expected files")
+        for option, paths in (("--cluster", self.clusters), ("--workload", self.workloads)):
+            for path in paths:
+                yield from (option, path)
+        if self.trace is not None:
+            yield from ("--trace", str(self.trace), "--pod-list", self.pod_list, "--node-list", self.node_list)
+        yield from (["--strict"] if self.strict else [])
+        yield from (["--reschedule"] if self.reschedule else [])
+
+
+#: Those of a connection; without one of them, no cluster is asked.
+LIVE_OPTIONS = (
+    click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of a live cluster, which is only read."),
+    *CONNECTION_OPTIONS[1:],
+)
 
 #: Adds the options that say which cluster and workload are simulated; the command gets them as ``workload``.
 workload_options = grouped_options(
@@ -58,6 +98,7 @@ workload_options = grouped_options(
     WorkloadInput,
     (
         click.option("--cluster", "clusters", multiple=True, help="Dump or folder with the cluster; - is stdin."),
+        *LIVE_OPTIONS,
         click.option(
             "--workload", "--filename", "-f", "workloads", multiple=True, help="Manifests of the pods to schedule."
         ),
@@ -65,6 +106,9 @@ workload_options = grouped_options(
         click.option("--pod-list", default="default", show_default=True, help="Pod list of the trace."),
         click.option("--node-list", default="gpu_node", show_default=True, help="Node list of the trace."),
         click.option("--strict", is_flag=True, help="Refuse input with any problem."),
+        click.option(
+            "--reschedule", is_flag=True, help="Schedule the running pods of controllers too, as if they were new."
+        ),
     ),
 )
 
@@ -103,6 +147,14 @@ class SimulationInput:
 
         measured = None if self.measurements is None else Measurements.load(self.measurements)
         return SimulationOptions(**asdict(self) | {"measurements": measured})
+
+    def arguments(self) -> Iterator[str]:
+        """The same options on the command line of another installation."""
+        yield from ("--seed", str(self.seed), "--ties", self.ties)
+        yield "--departures" if self.departures else "--no-departures"
+        for option, value in (("--until", self.until), ("--measurements", self.measurements)):
+            if value is not None:
+                yield from (option, str(value))
 
 
 def simulation_options(*, departures: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -65,7 +65,7 @@ def tune(
     if dask is not None and processes is not None:
         raise click.UsageError("--dask and --processes exclude each other")
     searched = SearchSpace.load(space)
-    cluster, arrivals = workload.read()
+    cluster, arrivals = workload.read(scheduler)
     setup = scheduler.read(cluster)
     with _workers(dask) as executor, progress_bar("tuning", "trials") as progress:
         result = tuned(

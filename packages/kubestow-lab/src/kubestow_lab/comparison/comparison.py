@@ -12,6 +12,7 @@ from msgspec import structs
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.errors import InputError
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.text import Displayed, short_repr
 from kubestow_lab.comparison import tables
@@ -23,6 +24,7 @@ from kubestow_lab.comparison.pod_differences import (
     difference_groups,
     pod_differences,
 )
+from kubestow_lab.comparison.recorded_runs import RecordedRun
 from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS, MetricChange, metrics_of
 from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 from kubestow_lab.simulation.arrivals import Arrivals
@@ -36,10 +38,10 @@ _MOST_GROUPS = 15
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One simulation and what it is called, such as by its configuration file."""
+    """One simulation, or run of a record, and what it is called, such as by its configuration file."""
 
     name: str
-    result: SimulationResult
+    result: SimulationResult | RecordedRun
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -63,6 +65,7 @@ class SimulationComparison(Displayed):
         before, after = metrics_of(baseline.result), metrics_of(candidate.result)
         for name, change in (("lost", PodChange.LOST), ("won", PodChange.WON), ("moved", PodChange.MOVED)):
             before[name], after[name] = 0, changes[change]
+        before["changed"], after["changed"] = 0, len(pods)
         changed = {}
         for name in sorted(before.keys() & after.keys(), key=_position):
             family, dot, _ = name.partition(".")
@@ -84,7 +87,11 @@ class SimulationComparison(Displayed):
         for each in thresholds:
             threshold = Threshold.parse(each) if isinstance(each, str) else each
             threshold.require_metric({name.partition(".")[2] for name in self.metrics})
-            found = self.metrics[threshold.metric]
+            found = self.metrics.get(threshold.metric)
+            if found is None:
+                known = ", ".join(self.metrics)
+                problem = f"no metric {threshold.metric!r} without a simulation, the metrics are: {known}"
+                raise InputError(f"threshold {threshold.text!r}", problem)
             checked.append(threshold.check(found.candidate, found.baseline))
         return checked
 

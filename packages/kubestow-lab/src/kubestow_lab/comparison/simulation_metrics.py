@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from kubestow_lab.comparison.recorded_runs import RecordedRun
 from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.simulation.timeline import ClusterSample
@@ -71,6 +72,7 @@ METRICS: Mapping[str, Metric] = {
         Metric("lost", Unit.PODS, -1, "pods that are placed in the baseline and pending here; 0 in the baseline"),
         Metric("won", Unit.PODS, 1, "pods that are pending in the baseline and placed here; 0 in the baseline"),
         Metric("moved", Unit.PODS, 0, "pods that are on another node than in the baseline; 0 in the baseline"),
+        Metric("changed", Unit.PODS, 0, "pods that differ from the baseline in any way; 0 in the baseline"),
         Metric("preempted", Unit.PODS, -1, "pods that were evicted for others of higher priority"),
         Metric("preemptions", Unit.COUNT, -1, "attempts that evicted pods"),
         Metric("attempts", Unit.COUNT, -1, "scheduling attempts"),
@@ -117,9 +119,17 @@ def metric_lines(resources: Iterable[str] | None = None) -> list[str]:
     ]
 
 
-def metrics_of(result: SimulationResult) -> dict[str, float]:
-    """The value of each metric but those that need a baseline: ``lost``, ``won``, ``moved``."""
-    outcomes, timeline = result.outcomes, result.timeline
+def metrics_of(result: SimulationResult | RecordedRun) -> dict[str, float]:
+    """The value of each metric but those that need a baseline: ``lost``, ``won``, ``moved``, ``changed``.
+
+    A run of a record has the numbers of pods only.
+    """
+    outcomes = result.outcomes
+    if isinstance(result, RecordedRun):
+        states = Counter(outcome.state for outcome in outcomes)
+        named = {"pending": OutcomeState.PENDING, "placed": OutcomeState.RUNNING, "preempted": OutcomeState.PREEMPTED}
+        return {name: states[state] for name, state in named.items()}
+    timeline = result.timeline
     waits = [outcome.bound - outcome.arrived for outcome in outcomes if outcome.bound is not None]
     values: dict[str, float] = {
         "pending": result.count(OutcomeState.PENDING) + result.refused_count,

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from kubestow import gc_tuning
-from kubestow.api.core import Node, Pod, PodResourceClaimStatus
+from kubestow.api.core import Node, Pod, PodResourceClaimStatus, PodStatus
 from kubestow.api.formats.duration import Duration
 from kubestow.api.meta import ObjectMeta, convert, decode, without_nulls
+from kubestow.engine.cluster_api.replacements import replacing_controller
 from kubestow.engine.input import kinds
 from kubestow.engine.input.admission import Admission, Refusals
 from kubestow.engine.input.cluster_objects import ClusterObjects, InputSummary
@@ -410,6 +411,24 @@ def _seconds(annotations: Mapping[str, str], name: str) -> float | None:
     if seconds < 0:
         raise InvalidObject("expected a duration that is not negative", path=f"metadata.annotations[{name}]")
     return seconds
+
+
+def rescheduled(cluster: ClusterObjects) -> ClusterObjects:
+    """The cluster with the pods pending again that their controllers would create anew, wherever they run.
+
+    Pods of nodes and DaemonSets stay, those without a controller, those that are being deleted, and those with devices,
+    which are allocated on their nodes. Volumes remain bound, so their pods return to where these can be reached.
+    """
+    pods = []
+    for pod in cluster.pods:
+        status = pod.status
+        has_devices = bool(pod.spec.resource_claims) or status.extended_resource_claim_status is not None
+        stays = replacing_controller(pod) is None or has_devices or pod.metadata.deletion_timestamp is not None
+        if pod.spec.node_name and not stays:
+            spec = msgspec.structs.replace(pod.spec, node_name="")
+            pod = msgspec.structs.replace(pod, spec=spec, status=PodStatus())
+        pods.append(pod)
+    return cluster.altered(pods=pods)
 
 
 def load_trace(

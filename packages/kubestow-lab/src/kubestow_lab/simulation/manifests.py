@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from kubestow.api.core import Pod
+from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.engine.cluster_api.replacements import original_uid
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.rules.patches import json_merge_patch
 from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS, WATCHED
 from kubestow.scheduling.interfaces import Resource
 from kubestow_lab.simulation.arrivals import Arrivals
-from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 
 Object = dict[str, Any]
 
@@ -37,7 +37,7 @@ _SIMULATED_STATUS = (
 )
 
 
-def resulting_objects(api: SimulatedCluster, cluster: ClusterObjects, arrivals: Arrivals) -> Iterator[Object]:
+def resulting_objects(api: MemoryAPI, cluster: ClusterObjects, arrivals: Arrivals) -> Iterator[Object]:
     """All objects of the simulated cluster in API JSON form: nodes, namespaces, other objects, and pods last.
 
     Custom resources and what admission reads are as in the input.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubestow.api.core import Pod
+from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.engine.explanation.plain_words import larger_than_any_node, plain_words
 from kubestow.errors import InputError
 from kubestow.reports.model import Block, Paragraph, Table, amount_text, counted
@@ -22,7 +23,6 @@ from kubestow.rules.requests import requests_by_spec
 from kubestow_lab.simulation.arrivals import RefusedPods
 from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome, StartedPreemption, UnplacedGroup
 from kubestow_lab.simulation.plugin_failures import PluginFailure
-from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 from kubestow_lab.simulation.timeline import ClusterSample
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class SimulationResult(Displayed):
     nodes: tuple[NodeState, ...]
     timeline: tuple[ClusterSample, ...]
     resources: tuple[str, ...]
-    api: SimulatedCluster
+    api: MemoryAPI
     run: Mapping[str, Any]
     remarks: tuple[str, ...] = field(default=())
     preemptions: tuple[StartedPreemption, ...] = ()

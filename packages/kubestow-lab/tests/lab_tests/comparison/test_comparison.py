@@ -20,12 +20,13 @@ from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import ScorePlugin
-from kubestow_lab.comparison.ci_reports import as_junit, as_markdown
+from kubestow_lab.ci_reports import comparison_junit, comparison_markdown
 from kubestow_lab.comparison.comparison import SimulationComparison, compare
 from kubestow_lab.comparison.pod_differences import PodChange
 from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import SimulationOptions, SimulationProgress
+from kubestow_lab.simulation.simulation_result import SimulationResult
 
 SPREAD, PACK = "LeastAllocated", "MostAllocated"
 
@@ -101,6 +102,7 @@ def test_metrics_are_those_of_the_results(comparison: SimulationComparison) -> N
     assert values["imbalance.cpu"] == (pytest.approx(np.std([3 / 4, 1, 1])), 0.0, "")
     assert values["zoneSkew"] == (3, 1, "better")  # of the small pods: 3 and 0, then 1 and 2
     baseline = comparison.baseline.result
+    assert isinstance(baseline, SimulationResult)
     assert values["fragmentation.cpu"][0] == baseline.fragmentation["cpu"]
     waits = [outcome.bound - outcome.arrived for outcome in baseline.outcomes if outcome.bound is not None]
     assert values["meanWait"][0] == pytest.approx(sum(waits) / 5)
@@ -121,7 +123,7 @@ def test_equal_schedulers_do_not_differ(within: ClusterObjects, found: Arrivals)
     same = compare(within, found, baseline=strategy(PACK), candidate=strategy(PACK))
     assert same.pods == ()
     assert all(each.baseline == each.candidate for each in same.metrics.values())
-    assert "no pod differs." in as_markdown(same)
+    assert "no pod differs." in comparison_markdown(same)
 
 
 def test_thresholds_are_checked_against_the_metrics(comparison: SimulationComparison) -> None:
@@ -212,7 +214,7 @@ def test_markdown_cannot_be_broken_by_names(tmp_path: Path) -> None:
     found = arrivals(tmp_path, hostile, within=within)
     unschedulable = document(PACK) | {"profiles": [{"schedulerName": "another"}]}
     lost = compare(within, found, baseline=strategy(PACK), candidate=SchedulerOptions(unschedulable))
-    text = as_markdown(lost, lost.check(["lost > 0"]))
+    text = comparison_markdown(lost, lost.check(["lost > 0"]))
     [row] = [line for line in text.splitlines() if "| lost |" in line]
     assert r"`` p\|`x`\|@team <img src=x> # h ``" in row
     assert "**1 of 1 threshold crossed**" in text
@@ -221,7 +223,7 @@ def test_markdown_cannot_be_broken_by_names(tmp_path: Path) -> None:
 
 def test_junit_has_a_test_case_for_each_threshold(comparison: SimulationComparison) -> None:
     checked = comparison.check(["pending > baseline", "preempted > baseline"])
-    suites = ET.fromstring(as_junit(comparison, checked))
+    suites = ET.fromstring(comparison_junit(comparison, checked))
     [suite] = suites
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     crossed, kept = suite.iter("testcase")
@@ -237,5 +239,5 @@ def test_junit_has_no_character_that_xml_forbids(tmp_path: Path) -> None:
     found = arrivals(tmp_path, pod("p\x00\x1b\ufffe]]>"), within=within)
     unschedulable = document(PACK) | {"profiles": [{"schedulerName": "another"}]}
     lost = compare(within, found, baseline=strategy(PACK), candidate=SchedulerOptions(unschedulable))
-    failure = ET.fromstring(as_junit(lost, lost.check(["lost > 0"]))).find(".//failure")
+    failure = ET.fromstring(comparison_junit(lost, lost.check(["lost > 0"]))).find(".//failure")
     assert failure is not None and "p\ufffd\ufffd\ufffd]]>" in str(failure.text)

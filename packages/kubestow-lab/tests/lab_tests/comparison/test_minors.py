@@ -10,7 +10,7 @@ from core_tests.engine.input.manifests import arrivals, cluster, node, pod
 from kubestow.config import FeatureGates
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.rules.minors import Behaviour, Minor
-from kubestow_lab.comparison.ci_reports import as_markdown
+from kubestow_lab.ci_reports import comparison_markdown
 from kubestow_lab.comparison.comparison import SimulationComparison, compare
 from kubestow_lab.comparison.minor_changes import minor_changes
 from kubestow_lab.comparison.pod_differences import PodChange
@@ -67,7 +67,7 @@ def test_a_downgrade_has_the_same_causes(tmp_path: Path) -> None:
 
 def test_every_form_shows_the_causes(tmp_path: Path) -> None:
     found = compared(tmp_path, "1.35", "1.36")
-    assert "`SCORES_CHANGE_OF_BALANCE`" in as_markdown(found)
+    assert "`SCORES_CHANGE_OF_BALANCE`" in comparison_markdown(found)
     [cause] = json.loads(json.dumps(found.as_json()))["causes"]
     assert (cause["change"]["name"], cause["pods"]) == ("SCORES_CHANGE_OF_BALANCE", ["default/new"])
 

@@ -54,6 +54,7 @@ def check(
     """
     from kubestow import config as configuration
     from kubestow.config import legacy
+    from kubestow.plugins.configuration_file import diagnose_configuration
     from kubestow.plugins.registry import find_plugins
     from kubestow.reports.text import printable
 
@@ -62,7 +63,7 @@ def check(
     found: dict[str, list[FieldError]] = {}
     for file in files:
         source = _read(file)
-        errors = found[file] = _errors(source, gates, registry)
+        errors = found[file] = diagnose_configuration(source, gates, registry)
         for error in errors if output == "text" else ():
             location = f"{file}:{error.line}:{error.column}" if error.line else file
             field = f"{error.path}: " if error.path else ""
@@ -80,24 +81,6 @@ def check(
         documents = ((file, [structs.asdict(error) for error in errors]) for file, errors in found.items())
         print_data([{"file": file, "errors": errors} for file, errors in documents], output)
     return int(any(found.values()))
-
-
-def _errors(source: bytes, gates: FeatureGates, registry: Registry) -> list[FieldError]:
-    """The errors of a configuration; those in the ``args`` of plugins that are not in-tree if there are no others."""
-    from kubestow import config as configuration
-    from kubestow.config.document import parse_document, unwrap_config_map
-    from kubestow.framework.profile import argument_errors, implements
-    from kubestow.plugins.configuration_file import diagnose_foreign
-
-    foreign = diagnose_foreign(source)
-    if foreign is not None:
-        return foreign
-    errors = configuration.diagnose(source, gates=gates, implements=implements(registry))
-    if errors:
-        return errors
-    document = unwrap_config_map(parse_document(source))
-    loaded = configuration.load(source, gates=gates)
-    return [document.located(error) for error in argument_errors(loaded, registry)]
 
 
 def _remarks(source: bytes, gates: FeatureGates, registry: Registry, references: tuple[str, ...]) -> list[FieldError]:

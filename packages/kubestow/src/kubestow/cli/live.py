@@ -55,7 +55,7 @@ def snapshot(connection: ClusterConnection, scheduler: SchedulerInput, resources
 
     named = {_path(resource): "--resource" for resource in resources}
     found = fetch_objects(connection, named | scheduler.custom_paths())
-    content, counts = _document(found)
+    content, counts = snapshot_document(found)
     if output == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.flush()
@@ -79,8 +79,8 @@ def _path(resource: str) -> str:
     return f"/apis/{group}/{version}/{plural}"
 
 
-def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
-    """A List of all objects, one per line, and their numbers by kind."""
+def snapshot_document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
+    """A List of all objects of a cluster, one per line, as it is saved; and their numbers by kind."""
     from kubestow.engine.input.documents import Problems, parse_objects
     from kubestow.engine.input.redaction import redacted
 

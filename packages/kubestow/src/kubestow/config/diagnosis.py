@@ -13,11 +13,12 @@ from typing import Any
 
 from kubestow.config.configuration import KIND, ExtensionPoint, KubeSchedulerConfiguration
 from kubestow.config.defaults import set_data_defaults, set_defaults
-from kubestow.config.document import Document, DocumentError, parse_document, unwrap_config_map
+from kubestow.config.document import Document, DocumentError
 from kubestow.config.expansion import ConstructionError, Implements, plugin_errors
 from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.field_errors import FieldError, child
 from kubestow.config.loading import Source, check, decode_args, decoder_of
+from kubestow.config.managed_services import read_document
 from kubestow.config.type_meta import LEGACY_VERSIONS, split_type_meta
 from kubestow.config.validation import validate
 
@@ -43,7 +44,7 @@ def diagnose(
     if not staged:
         return []
     try:
-        document = unwrap_config_map(parse_document(source))
+        document = read_document(source)
     except DocumentError:
         return staged
     data = document.data
@@ -64,7 +65,7 @@ def _errors(
     body = {name: value for name, value in data.items() if name not in ("apiVersion", "kind")}
     decoder = decoder_of(gates.minor)
     decoded = decode_args(decoder.decode(KubeSchedulerConfiguration, set_data_defaults(body)), decoder, gates.minor)
-    yield from (*decoder.type_errors, *document.duplicates, *decoder.strict_errors)
+    yield from (*decoder.type_errors, *document.duplicates, *decoder.strict_errors, *document.refused)
     invalid_paths = {error.path for error in decoder.type_errors} | decoder.misspelt
     configuration = set_defaults(decoded, gates)
     field_errors = [error for error in validate(configuration, gates) if _is_independent(error.path, invalid_paths)]

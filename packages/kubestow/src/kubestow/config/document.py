@@ -42,13 +42,17 @@ class Position(NamedTuple):
 class Document:
     """Plain data, the positions of its fields by path, and an error for each duplicate key.
 
-    ``text`` is the source, "" for data that was parsed before.
+    ``text`` is the source, "" for data that was parsed before. ``refused`` are settings that the service does not
+    accept for which the document is, and ``remarks`` what its conversion assumes
+    (:mod:`kubestow.config.managed_services`).
     """
 
     data: Any
     positions: Mapping[str, Position] = field(default_factory=dict)
     duplicates: tuple[FieldError, ...] = ()
     text: str = ""
+    refused: tuple[FieldError, ...] = ()
+    remarks: tuple[FieldError, ...] = ()
 
     def position_of(self, path: str) -> Position | None:
         """The position of a field, or of its nearest parent that has one; None if there is none."""
@@ -77,16 +81,24 @@ def unwrap_config_map(document: Document) -> Document:
     if name is None or not isinstance(texts, Mapping) or not isinstance(texts[name], str):
         error = FieldError("data", f'expected a key "{_POLICY_KEY}", or one key with a configuration')
         raise DocumentError(document.located(error))
-    origin = _embedding(document, child("data", name), texts[name])
+    return parse_embedded(document, child("data", name), texts[name])
+
+
+_POLICY_KEY = "policy.cfg"
+
+
+def parse_embedded(document: Document, path: str, text: str) -> Document:
+    """Parse the text of a field, such as a value of a ConfigMap; the positions are those in the whole document.
+
+    If the text is not a block of lines, every position is that of the field. Raises DocumentError.
+    """
+    origin = _embedding(document, path, text)
     try:
-        inner = parse_document(texts[name])
+        inner = parse_document(text)
     except DocumentError as failure:
         raise DocumentError(origin.error(failure.error)) from None
     positions = {path: origin.position(position) for path, position in inner.positions.items()}
     return Document(inner.data, positions, tuple(map(origin.error, inner.duplicates)), document.text)
-
-
-_POLICY_KEY = "policy.cfg"
 
 
 class _Embedding(NamedTuple):

@@ -14,17 +14,18 @@ from msgspec import Struct, structs
 from kubestow.config.configuration import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig, Plugins
 from kubestow.config.decoding import Decoder
 from kubestow.config.defaults import set_data_defaults, set_defaults
-from kubestow.config.document import Document, DocumentError, parse_document, unwrap_config_map
+from kubestow.config.document import Document, DocumentError
 from kubestow.config.expansion import Implements, construction_errors
 from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.field_errors import FieldError, configuration_error
+from kubestow.config.managed_services import read_document
 from kubestow.config.plugin_args import DynamicResourcesArgs, args_types
 from kubestow.config.type_meta import args_kinds, split_type_meta
 from kubestow.config.validation import validate
 from kubestow.rules.minors import Behaviour, Minor
 
 Source = str | bytes | Mapping[str, Any]
-"""YAML or JSON text, or the parsed data; a configuration, or a ConfigMap with one."""
+"""YAML or JSON text, or the parsed data: a configuration, a ConfigMap with one, or that of a managed service."""
 
 
 def load(
@@ -68,7 +69,7 @@ def check(
 def _load(source: Source, gates: FeatureGates) -> tuple[KubeSchedulerConfiguration | None, list[FieldError]]:
     """The configuration, or None and the errors."""
     try:
-        document = unwrap_config_map(parse_document(source))
+        document = read_document(source)
     except DocumentError as failure:
         return None, [failure.error]
     try:
@@ -117,7 +118,7 @@ def _decode(document: Document, minor: Minor) -> KubeSchedulerConfiguration:
     _raise_if(decoder.type_errors)
     with_args = decode_args(decoded, decoder, minor)
     _raise_if(decoder.type_errors)
-    _raise_if([*document.duplicates, *decoder.strict_errors])
+    _raise_if([*document.duplicates, *decoder.strict_errors, *document.refused])
     return with_args
 
 

@@ -46,7 +46,8 @@ _BUSY_PLACES = (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF, Place.IN_FLIGH
 class PodComparison:
     """Where a pod was in the record, and where it is now; nodes are empty for a pod that had none.
 
-    ``message`` says why it has no node now. ``was_victim`` and ``is_victim`` say whether it was evicted.
+    ``message`` says why it has no node now. ``was_victim`` and ``is_victim`` say whether it was evicted. ``owner`` is
+    kind/name of the pod's controller, empty for none.
     """
 
     pod: str
@@ -55,6 +56,7 @@ class PodComparison:
     message: str = ""
     was_victim: bool = False
     is_victim: bool = False
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +109,14 @@ class _Recorded:
     """What the recorded scheduler, or whichever scheduler was there, has done.
 
     ``pending`` are the pods that were seen without a node, by uid; ``nodes`` the nodes that they got; ``victims`` the
-    uids of pods that were evicted for others.
+    uids of pods that were evicted for others. ``names`` and ``owners`` are those of all pods by uid.
     """
 
     pending: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
     victims: set[str] = field(default_factory=set)
     names: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
     damage: InputError | None = None
 
     @classmethod
@@ -138,6 +141,8 @@ class _Recorded:
     def _see(self, pod: Pod, scheduler_names: Sequence[str]) -> None:
         uid = pod.metadata.uid
         self.names[uid] = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if (controller := pod.metadata.controller) is not None:
+            self.owners[uid] = f"{controller.kind}/{controller.name}"
         if not pod.spec.node_name and pod.spec.scheduler_name in scheduler_names:
             self.pending[uid] = self.names[uid]
         elif pod.spec.node_name and uid in self.pending:
@@ -363,6 +368,7 @@ class _Run:
                 message="" if node or not is_own else self._messages.by_uid.get(uid, "no attempt was made"),
                 was_victim=uid in recorded.victims,
                 is_victim=uid in world.victims,
+                owner=recorded.owners.get(uid, ""),
             )
 
 

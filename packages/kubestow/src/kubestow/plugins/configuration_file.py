@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kubestow import config
-from kubestow.config.document import parse_document, unwrap_config_map
+from kubestow.config.managed_services import read_document
 from kubestow.config.plugin_args import NODE_SAMPLING, args_types
 from kubestow.files import read_file
-from kubestow.framework.profile import Registry, implements
+from kubestow.framework.profile import Registry, argument_errors, implements
 from kubestow.log_fields import fields
 from kubestow.plugins import in_tree_registry
 from kubestow.rules.minors import Minor
@@ -52,10 +52,24 @@ def read_configuration(
     configuration = config.load(document, subject=str(source), gates=gates, implements=implements(registry))
     for remark in remarks(text, configuration, registry, minor=gates.minor) if document is text else ():
         place = f"{source}:{remark.line}:{remark.column}" if remark.line else str(source)
-        _log.warning(
-            "%s: %s: %s", place, remark.path, remark.message, extra=fields(file=str(source), field=remark.path)
-        )
+        said = f"{remark.path}: {remark.message}" if remark.path else remark.message
+        _log.warning("%s: %s", place, said, extra=fields(file=str(source), field=remark.path))
     return configuration
+
+
+def diagnose_configuration(source: bytes, gates: config.FeatureGates, registry: Registry) -> list[config.FieldError]:
+    """All independent mistakes in a file, in the order of its text; empty if a scheduler can be built of it.
+
+    Those in the ``args`` of plugins that are not in-tree are found if there are no others.
+    """
+    foreign = diagnose_foreign(source)
+    if foreign is not None:
+        return foreign
+    errors = config.diagnose(source, gates=gates, implements=implements(registry))
+    if errors:
+        return errors
+    document = read_document(source)
+    return [document.located(error) for error in argument_errors(config.load(source, gates=gates), registry)]
 
 
 def remarks(
@@ -63,9 +77,11 @@ def remarks(
 ) -> Iterator[config.FieldError]:
     """What a valid KubeSchedulerConfiguration says without effect, which kube-scheduler accepts without a word.
 
-    These are the args of plugins that are not registered, that their profile does not enable, or that take no args.
+    These are the args of plugins that are not registered, that their profile does not enable, or that take no args. Of
+    a managed service's configuration, also what its conversion assumes.
     """
-    document = unwrap_config_map(parse_document(source))
+    document = read_document(source)
+    yield from document.remarks
     profiles = document.data.get("profiles") or ()
     for index, (given, profile) in enumerate(zip(profiles, configuration.profiles, strict=False)):
         enabled = enabled_plugins(profile, registry)

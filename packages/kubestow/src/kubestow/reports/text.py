@@ -6,6 +6,7 @@ link and mentions no user. rich and yaml take a while to import, so they are imp
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -115,7 +116,7 @@ def _table(found: Table) -> RichTable:
 
 
 def as_markdown(blocks: Iterable[Block]) -> str:
-    """The headings, paragraphs and tables, with an empty line after each."""
+    """The headings, paragraphs, tables and details, with an empty line after each."""
     return "\n".join(line for block in blocks for line in _lines(block)) + "\n"
 
 
@@ -143,6 +144,12 @@ def _lines(block: Block) -> Iterator[str]:
             yield f"|{'---|' * len(block.headings)}"
             for row in block.rows:
                 yield f"| {' | '.join(map(_inline, row))} |"
+        case Details(summary, blocks):
+            yield f"<details><summary>{html.escape(' '.join(summary))}</summary>"
+            yield ""
+            for inner in blocks:
+                yield from _lines(inner)
+            yield "</details>"
         case _:
             raise TypeError(f"Markdown has no form for {type(block).__name__}")
     yield ""

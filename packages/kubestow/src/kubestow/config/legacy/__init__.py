@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubestow.config.configuration import API_VERSION, GROUP, KIND
-from kubestow.config.document import Document, DocumentError, parse_document, unwrap_config_map
+from kubestow.config.document import Document, DocumentError
 from kubestow.config.field_errors import FieldError, configuration_error
 from kubestow.config.legacy.alpha import ReadFile
 from kubestow.config.legacy.conversion import Conversion, ConversionError
 from kubestow.config.legacy.policy import convert_policy
 from kubestow.config.legacy.versions import convert_version
 from kubestow.config.loading import Source
+from kubestow.config.managed_services import read_document
 from kubestow.config.type_meta import LEGACY_VERSIONS
 
 __all__ = ["Conversion", "convert", "is_legacy"]
@@ -31,12 +32,11 @@ def convert(source: Source, *, subject: str = "configuration", read_file: ReadFi
     """Convert a configuration of an older version, or a Policy, to v1.
 
     ``read_file`` reads the file of a Policy that a v1alpha1 configuration names; without it that is an error. A v1
-    configuration is returned unchanged. Raises ConfigurationError, with path and line, for any other object and
-    for settings without a v1 counterpart.
+    configuration is returned unchanged, that of a managed service as the v1 configuration that it stands for. Raises
+    ConfigurationError, with path and line, for any other object and for settings without a v1 counterpart.
     """
     try:
-        document = parse_document(source)
-        document = unwrap_config_map(document)
+        document = read_document(source)
         try:
             return _converted(document, read_file)
         except ConversionError as failure:
@@ -49,7 +49,7 @@ def convert(source: Source, *, subject: str = "configuration", read_file: ReadFi
 def is_legacy(source: Source) -> bool:
     """Whether a text is a configuration that :func:`convert` would change."""
     try:
-        data = unwrap_config_map(parse_document(source)).data
+        data = read_document(source).data
     except DocumentError:
         return False
     return isinstance(data, Mapping) and (_is_policy(data) or data.get("apiVersion") in LEGACY_VERSIONS)
@@ -57,12 +57,13 @@ def is_legacy(source: Source) -> bool:
 
 def _converted(document: Document, read_file: ReadFile | None) -> Conversion:
     data = document.data
-    if document.duplicates:
-        raise ConversionError(document.duplicates)
+    if errors := (*document.duplicates, *document.refused):
+        raise ConversionError(errors)
     if isinstance(data, Mapping):
         conversion = _conversion(data, read_file)
         if conversion is not None:
-            return Conversion(conversion.data, tuple(document.located(warning) for warning in conversion.warnings))
+            warnings = tuple(document.located(warning) for warning in conversion.warnings)
+            return Conversion(conversion.data, (*document.remarks, *warnings))
     known = ", ".join(dict.fromkeys(version.rpartition("/")[2] for version in (*LEGACY_VERSIONS, API_VERSION)))
     found = f"{data.get('apiVersion')} {data.get('kind')}" if isinstance(data, Mapping) else "none"
     text = f"expected a {KIND} of {GROUP} ({known}), a Policy, or a ConfigMap with one of these; got {found}"
