@@ -346,7 +346,7 @@ def _compare_simulations(
 @contextmanager
 def _as_files(workload: WorkloadInput, sides: Sequence[_Side]) -> Iterator[WorkloadInput]:
     """The input as files if another installation reads it too: a live cluster is saved, so that both see the same."""
-    if not workload.is_given or all(side.installation.is_this_one for side in sides):
+    if not workload.is_live or all(side.installation.is_this_one for side in sides):
         yield workload
         return
     from kubestow.cli.inputs import fetch_objects

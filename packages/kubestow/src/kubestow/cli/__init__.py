@@ -59,6 +59,7 @@ COMMANDS: dict[str, _Command] = {
     "explain": _Command("explain", "Explain why a pod is on its node or on none, and what would help."),
     "trace": _Command(None, "List the calls of one pod at every extension point.", _LAB),
     "why": _Command("why", "Say why a pod is pending, or all pending pods by cause, and what would help."),
+    "mcp": _Command(None, "Answer an assistant's questions about a cluster by the Model Context Protocol.", _LAB),
     "shadow": _Command("shadow", "Compare the decisions of the scheduler that runs with those made here."),
     "snapshot": _Command("live", "Save a live cluster for the offline commands."),
     "record": _Command("live", "Record what happens on a live cluster, for replay."),
