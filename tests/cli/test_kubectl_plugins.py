@@ -148,6 +148,16 @@ async def test_why_of_a_job_has_its_own_state(kubectl: Kubectl) -> None:
     assert error == "kubestow: job/other in namespace shop: not found\n"
 
 
+async def test_simulate_places_a_manifest_on_the_cluster_of_kubectl(kubectl: Kubectl) -> None:
+    manifest = kubectl.folder / "pod.yaml"
+    manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **pod("more", "8")}))
+    out, _ = await kubectl("simulate", "-f", str(manifest), "-o", "json")
+    states = {each["name"]: each["state"] for each in json.loads(out)["pods"]}
+    assert states == {"train-7-a": "Pending", "train-7-b": "Pending", "web-1": "Pending", "db-1": "Pending"} | {
+        "more": "Running"
+    }
+
+
 async def test_arguments_are_completed_by_the_cluster(kubectl: Kubectl) -> None:
     """The last line is the directive: 4 says not to propose the names of files."""
     pods, _ = await kubectl("__complete", "why", "pod/w")

@@ -25,6 +25,7 @@ from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, find_po
 from kubestow.errors import APIError, InputError, InvalidSelector, Unreachable
 from kubestow.flight_record.entries import AttemptEnded, Decided
 from kubestow.flight_record.segment import Segment
+from kubestow.flight_record.writer import segment_paths
 from kubestow.reports.model import counted
 from kubestow_lab.assistant.answers import Answer
 from kubestow_lab.assistant.cluster_source import ClusterSource
@@ -195,7 +196,7 @@ class ClusterQuestions:
                 evidence["eventsNotRead"] = str(error)
         words = ["why", found.key]
         if self.record is not None:
-            evidence["recordedAttempts"] = _recorded_attempts(self.record, found)
+            evidence |= _recorded_attempts(self.record, found)
         if found.spec.node_name:
             sentence = "The pod is bound"
         elif found.status.nominated_node_name:
@@ -444,17 +445,28 @@ def _event(event: Mapping[str, Any]) -> Document:
     return {"time": time, "reason": event.get("reason"), "message": event.get("message"), "count": count}
 
 
-def _recorded_attempts(record: Path, pod: Pod) -> list[Document]:
-    """The last decisions about a pod in a file of a flight record, the newest last."""
+def _recorded_attempts(record: Path, pod: Pod) -> Document:
+    """The last decisions about a pod in a flight record, a file or a folder, the newest last.
+
+    A record that is damaged, or cut off because its scheduler still runs, counts up to there; ``recordEnds`` says so.
+    Raises InputError for another file.
+    """
     attempts: list[Document] = []
-    for chunk in Segment(record).chunks():
-        for entry in chunk.entries:
-            if isinstance(entry, Decided) and entry.uid == pod.metadata.uid:
-                decided = {"node": entry.node, "message": entry.message, "scoredNodes": entry.candidates}
-                attempts.append(decided | {"nominatedNode": entry.nominated, "victims": len(entry.victims)})
-            elif isinstance(entry, AttemptEnded) and entry.uid == pod.metadata.uid and attempts:
-                attempts[-1] |= {"attempt": entry.attempt, "result": entry.result}
-    return attempts[-_BEST_SHOWN:]
+    found: Document = {}
+    paths = segment_paths(record) if record.is_dir() else [record]
+    if not paths:
+        raise InputError(str(record), "has no file of a flight record")
+    for segment in map(Segment, paths):
+        try:
+            for entry in (entry for chunk in segment.chunks() for entry in chunk.entries):
+                if isinstance(entry, Decided) and entry.uid == pod.metadata.uid:
+                    decided = {"node": entry.node, "message": entry.message, "scoredNodes": entry.candidates}
+                    attempts.append(decided | {"nominatedNode": entry.nominated, "victims": len(entry.victims)})
+                elif isinstance(entry, AttemptEnded) and entry.uid == pod.metadata.uid and attempts:
+                    attempts[-1] |= {"attempt": entry.attempt, "result": entry.result}
+        except InputError as error:
+            found["recordEnds"] = str(error)
+    return found | {"recordedAttempts": len(attempts), "lastRecordedAttempts": attempts[-_BEST_SHOWN:]}
 
 
 def _arrivals(manifest: str, cluster: ClusterObjects) -> Arrivals:

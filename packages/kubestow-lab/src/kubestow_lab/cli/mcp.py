@@ -31,7 +31,7 @@ def _address(text: str) -> tuple[str, int]:
 @click.command()
 @cluster_options
 @scheduler_options
-@click.option("--record", type=click.Path(path_type=Path, dir_okay=False), help="Flight record of the scheduler.")
+@click.option("--record", type=click.Path(path_type=Path), help="Flight record of the scheduler, a file or its folder.")
 @click.option(
     "--http",
     "address",

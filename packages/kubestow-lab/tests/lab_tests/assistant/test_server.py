@@ -20,6 +20,8 @@ from kubestow.cli import main
 from kubestow.cli.inputs import ClusterInput, SchedulerInput
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.flight_record.entries import AttemptEnded, Decided, Entry, Header
+from kubestow.flight_record.segment import Chunk, SegmentEncoder
 from kubestow.testing import builders
 from kubestow_devcluster.cluster import DevCluster
 from kubestow_lab.assistant.cluster_source import ClusterSource
@@ -165,6 +167,31 @@ async def test_a_failure_is_an_answer_that_quotes_the_message(dump: Path) -> Non
             result = await client.call_tool(question, arguments)
             text = result.content[0].text
             assert result.is_error and message in text and "\n" not in text, text
+
+
+def test_the_last_attempt_is_read_from_a_flight_record(dump: Path) -> None:
+    """The record of a scheduler that still runs has no end."""
+    header = Header(kubestow="1", python="3", began="2026-01-01T00:00:00+00:00", monotonic=5.0)
+    cluster = ClusterObjects.load(dump)
+    uid = next(pod.metadata.uid for pod in cluster.pods if pod.metadata.name == "big")
+    entries: list[Entry] = []
+    for attempt in range(1, 8):
+        entries.append(Decided("default/big", uid, "", f"message {attempt}", 0, "", []))
+        entries.append(AttemptEnded(uid, attempt, "unschedulable"))
+    entries.append(Decided("default/other", "other", "a", "", 1, "", []))
+    encoder, record = SegmentEncoder(), dump.parent / "record.bin"
+    record.write_bytes(encoder.beginning(header) + encoder.chunk(Chunk(entries)))
+    evidence = ClusterQuestions(source_of(cluster), record).how_did_last_attempt_go("big")["evidence"]
+    assert evidence["recordedAttempts"] == 7 and "no end" in evidence["recordEnds"]
+    assert evidence["lastRecordedAttempts"][-1] == {
+        "node": "",
+        "message": "message 7",
+        "scoredNodes": 0,
+        "nominatedNode": "",
+        "victims": 0,
+        "attempt": 7,
+        "result": "unschedulable",
+    }
 
 
 # -- what a cluster holds is data ------------------------------------------------------------------------------------
