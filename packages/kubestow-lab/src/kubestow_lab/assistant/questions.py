@@ -41,7 +41,7 @@ from kubestow_lab.what_if.pod_fates import Fate
 
 Document = dict[str, Any]
 
-#: Characters of a manifest or configuration, pods of a manifest, and instances of a capacity estimate.
+#: Characters of a manifest or configuration, and pods of a manifest.
 _MOST_CHARACTERS, _MOST_PODS = 256 * 1024, 20_000
 _BEST_SHOWN = 5
 _MOST_EVENTS = 20

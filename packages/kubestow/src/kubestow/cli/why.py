@@ -74,7 +74,9 @@ class Workload:
         """
         reference = pod.metadata.controller
         owner = None if reference is None else (reference.kind, reference.name)
-        while owner is not None:
+        seen: set[tuple[str, str]] = set()  # an owner reference may be cyclic
+        while owner is not None and owner not in seen:
+            seen.add(owner)
             kind, name = owner
             if name == self.name and self.kind in (kind, kind.lower(), f"{kind.lower()}s"):
                 return True

@@ -118,6 +118,7 @@ def test_a_chain_of_controllers_ends_at_one_that_is_not_known() -> None:
     assert not web.owns(controlled, {})
     assert web.owns(controlled, {("ReplicaSet", "default", "web-1"): ("Deployment", "web")})
     assert not web.owns(controlled, {("ReplicaSet", "other", "web-1"): ("Deployment", "web")})
+    assert not web.owns(controlled, {("ReplicaSet", "default", "web-1"): ("ReplicaSet", "web-1")})
 
 
 def test_a_workload_reports_its_numbers_and_its_conditions() -> None:
