@@ -117,8 +117,10 @@ def test_the_action_needs_something_to_preview(checkout: Path, tmp_path: Path) -
 
 def test_the_action_takes_all_from_its_commit_and_needs_no_secrets() -> None:
     text = (ROOT / "action.yml").read_text()
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
     for line in re.findall(r"uses: .*", text):
         assert re.fullmatch(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+        assert line in workflow  # one action has one version
     assert "secrets" not in text and "github.token" not in text
     (install,) = [step for step in ACTION["runs"]["steps"] if step.get("name") == "Install kubestow"]
     assert install["env"] == {"SOURCE": "${{ github.action_path }}"}

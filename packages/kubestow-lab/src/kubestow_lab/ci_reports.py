@@ -19,6 +19,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
+from kubestow.config import FieldError
 from kubestow.reports.model import Block, Details, Heading, Paragraph, Span, Table, counted
 from kubestow.reports.text import as_markdown as as_text
 from kubestow.reports.text import code_span
@@ -68,7 +69,7 @@ def _comparison_blocks(comparison: SimulationComparison, checked: Sequence[Check
         title = f"{counted(len(groups), 'group')} of pods that differ, by change, owner and reason"
         yield table if len(groups) <= _FEW_GROUPS else Details([title], [table])
     for side in (comparison.baseline, comparison.candidate):
-        for remark in side.result.remarks:
+        for remark in side.remarks:
             yield Paragraph(f"Remark: {code_span(_shortened(remark, _LONGEST_TEXT))}")
 
 
@@ -178,10 +179,14 @@ def problems_junit(problems: ConfigurationProblems) -> str:
     """One failed test case for each configuration that has to be edited."""
     cases = []
     for found in problems.sides:
-        lines = [f"{each.line}:{each.column}: {each}" if each.line else str(each) for each in found.errors]
+        lines = [f"{each.line or 1}:{each.column or 1}: {_problem_text(each)}" for each in found.errors]
         name = f"{found.file} ({found.role}, Kubernetes {found.minor})"
         cases.append((name, counted(len(found.errors), "problem"), "\n".join(lines[:_MOST_PROBLEMS])))
     return _junit(_COMPARE, "kubestow config check", cases, failure="configuration")
+
+
+def _problem_text(error: FieldError) -> str:
+    return f"{error.path}: {error.message}" if error.path else error.message
 
 
 def fit_junit(result: SimulationResult) -> str:
@@ -280,8 +285,7 @@ def problems_sarif(problems: ConfigurationProblems) -> str:
     results = []
     for found in problems.sides:
         for each in found.errors[:_MOST_PROBLEMS]:
-            text = f"{each.path}: {each.message}" if each.path else each.message
-            text = f"Kubernetes {found.minor}: {text}"
+            text = f"Kubernetes {found.minor}: {_problem_text(each)}"
             place = (each.line or 1, each.column or 1)
             results.append(_result(_INVALID_CONFIGURATION, text, found.file, *place, identity=text))
     return _sarif(results, problems.headline)

@@ -242,7 +242,7 @@ def _comparison_summary(comparison: SimulationComparison) -> Iterator[Block]:
     )
     yield Paragraph(tables.headline(comparison.pods) + ".")
     for side in (comparison.baseline, comparison.candidate):
-        for remark in side.result.remarks:
+        for remark in side.remarks:
             yield Paragraph(f"Remark: {side.name}: {remark}", note=True)
 
 

@@ -336,10 +336,9 @@ class ClusterQuestions:
             raise InputError("configuration", "expected a KubeSchedulerConfiguration")
         arrivals = _arrivals(manifest, cluster) if manifest else Arrivals()
         other = SchedulerOptions(candidate, options.plugins, options.gates)
-        for side in (options, other):
-            side.read_configuration()
+        names = {profile.scheduler_name for side in (options, other) for profile in side.read_configuration().profiles}
         found = compare(
-            cluster if manifest else rescheduled(cluster),
+            cluster if manifest else rescheduled(cluster, names),
             arrivals,
             baseline=options,
             candidate=other,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,8 +180,10 @@ def compare(
         found = _compare_simulations(sides, workload, simulation, parsed, has_default_baseline)
     else:
         if workload.has_source or not all(installation.is_this_one for installation in installations):
-            excluded = "--cluster, --kubeconfig, --context, --master, --trace, --workload, -path and -python"
-            raise click.UsageError(f"--record excludes {excluded}")
+            raise click.UsageError(
+                "--record excludes --cluster, --kubeconfig, --context, --master, --trace, --workload, --reschedule,"
+                " and the options -path and -python"
+            )
         found = _compare_record(record, sides, has_default_baseline)
     if isinstance(found, ConfigurationProblems):
         click.echo(f"kubestow: edit the configuration first: {found.headline}", err=True)
@@ -190,6 +192,12 @@ def compare(
         return 1
     for side in (found.baseline, found.candidate):
         print_remarks(side.result.remarks, side.name)
+    notes = [tuple(side.notes()) for side in sides]
+    found = replace(
+        found,
+        baseline=replace(found.baseline, notes=notes[0]),
+        candidate=replace(found.candidate, notes=notes[1]),
+    )
     try:
         checked = found.check(parsed)
     except InputError as error:
@@ -231,6 +239,17 @@ class _Side:
         gates = FeatureGates.parse(self.scheduler.feature_gates, minor=minor)
         registry = find_plugins(self.scheduler.plugins, minor=minor)
         return diagnose_configuration(read_file(Path(self.scheduler.config)), gates, registry)
+
+    def notes(self) -> Iterator[str]:
+        """What the configuration of a managed service is assumed to mean, which is logged when it is read."""
+        from kubestow.config.document import DocumentError
+        from kubestow.config.managed_services import read_document
+        from kubestow.files import read_file
+
+        if self.scheduler.config is not None:
+            with suppress(DocumentError):
+                remarks = read_document(read_file(Path(self.scheduler.config))).remarks
+                yield from (f"{self.scheduler.config}: {remark}" for remark in remarks)
 
     def arguments(self) -> Iterator[str]:
         """Its scheduler on the command line of another installation."""
@@ -288,9 +307,10 @@ def _with_default_baseline(options: Sequence[SchedulerOptions]) -> list[Schedule
     from kubestow.config import API_VERSION, KIND
 
     baseline, candidate = options
-    profiles = [{"schedulerName": profile.scheduler_name} for profile in candidate.read_configuration().profiles]
+    decoded = candidate.read_configuration()
+    profiles = [{"schedulerName": profile.scheduler_name} for profile in decoded.profiles]
     configuration = {"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles}
-    return [structs.replace(baseline, configuration=configuration), candidate.decoded()]
+    return [structs.replace(baseline, configuration=configuration), structs.replace(candidate, configuration=decoded)]
 
 
 # -- simulations -----------------------------------------------------------------------------------------------------
@@ -331,6 +351,7 @@ def _compare_simulations(
             return _compare_installations(sides, source, simulation, cluster, arrivals)
         options = [side.scheduler.read() for side in sides]
         baseline, candidate = _with_default_baseline(options) if has_default_baseline else options
+        cluster = source.with_running_pods(cluster, baseline, candidate)
         with progress_bar("simulating", "pods") as show:
             return compared(
                 cluster,
@@ -345,7 +366,10 @@ def _compare_simulations(
 
 @contextmanager
 def _as_files(workload: WorkloadInput, sides: Sequence[_Side]) -> Iterator[WorkloadInput]:
-    """The input as files if another installation reads it too: a live cluster is saved, so that both see the same."""
+    """The input as files if another installation reads it too: a live cluster is saved, so that both see the same.
+
+    Saved are the custom resources that the plugins of this installation read.
+    """
     if not workload.is_live or all(side.installation.is_this_one for side in sides):
         yield workload
         return
@@ -354,7 +378,8 @@ def _as_files(workload: WorkloadInput, sides: Sequence[_Side]) -> Iterator[Workl
     from kubestow.files import write_private
 
     workload.require_source()
-    paths = {path: names for side in sides for path, names in side.scheduler.custom_paths().items()}
+    here = [side.scheduler for side in sides if side.installation.is_this_one]
+    paths = {path: names for scheduler in here for path, names in scheduler.custom_paths().items()}
     with tempfile.TemporaryDirectory(prefix="kubestow-") as folder:
         file = Path(folder) / "cluster.json"
         write_private(file, snapshot_document(fetch_objects(workload, paths))[0])
@@ -375,9 +400,9 @@ def _compare_installations(
     found = []
     for side in sides:
         if side.installation.is_this_one:
-            setup = side.scheduler.read()
+            setup = side.scheduler.read().decoded()
             simulated = Simulation(
-                cluster,
+                workload.with_running_pods(cluster, setup),
                 arrivals,
                 configuration=setup.configuration,
                 plugins=setup.plugins,

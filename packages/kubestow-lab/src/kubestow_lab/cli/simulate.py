@@ -69,7 +69,8 @@ def simulate(
     if optimal:
         require_solvers("--optimal")
     cluster, arrivals = workload.read(scheduler)
-    setup = scheduler.read(cluster)
+    setup = scheduler.read(cluster).decoded()
+    cluster = workload.with_running_pods(cluster, setup)
     simulated = Simulation(
         cluster,
         arrivals,

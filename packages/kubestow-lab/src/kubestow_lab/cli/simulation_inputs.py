@@ -14,6 +14,7 @@ from kubestow.cli.output import print_input
 
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow_lab.simulation.arrivals import Arrivals
     from kubestow_lab.simulation.plugin_failures import PluginFailure
     from kubestow_lab.simulation.simulation import SimulationOptions
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class WorkloadInput(ClusterConnection):
     """The files of a cluster or where a live one is, and those of a workload; or the folder of a trace and its lists.
 
-    With ``reschedule``, the pods that run are part of the workload.
+    With ``reschedule``, the pods that run are part of the workload (:meth:`with_running_pods`).
     """
 
     clusters: tuple[str, ...] = ()
@@ -37,7 +38,7 @@ class WorkloadInput(ClusterConnection):
     @property
     def has_source(self) -> bool:
         """Whether a cluster or a workload is given in any way."""
-        return bool(self.clusters or self.workloads or self.trace is not None or self.is_given)
+        return bool(self.clusters or self.workloads or self.trace is not None or self.is_given or self.reschedule)
 
     @property
     def is_live(self) -> bool:
@@ -57,7 +58,7 @@ class WorkloadInput(ClusterConnection):
         InputError, APIError and Unreachable.
         """
         from kubestow.engine.input.cluster_objects import ClusterObjects
-        from kubestow_lab.simulation.arrivals import Arrivals, load_trace, rescheduled
+        from kubestow_lab.simulation.arrivals import Arrivals, load_trace
 
         self.require_source()
         if self.trace is not None:
@@ -71,12 +72,23 @@ class WorkloadInput(ClusterConnection):
             arrivals = (
                 Arrivals.load(*self.workloads, cluster=cluster, strict=self.strict) if self.workloads else Arrivals()
             )
-        if self.reschedule:
-            cluster = rescheduled(cluster)
         print_input("cluster", cluster.summary)
         if self.workloads or self.trace:
             print_input("workload", arrivals.summary)
         return cluster, arrivals
+
+    def with_running_pods(self, cluster: ClusterObjects, *options: SchedulerOptions) -> ClusterObjects:
+        """With ``reschedule``, the cluster with the running pods of these schedulers pending again; else as it is.
+
+        Raises ConfigurationError.
+        """
+        from kubestow_lab.simulation.arrivals import rescheduled
+
+        if not self.reschedule:
+            return cluster
+        configurations = (each.read_configuration() for each in options)
+        names = {profile.scheduler_name for each in configurations for profile in each.profiles}
+        return rescheduled(cluster, names)
 
     def arguments(self) -> Iterator[str]:
         """The same input on the command line of another installation. Raises UsageError for standard input."""

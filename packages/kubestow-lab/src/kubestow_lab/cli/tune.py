@@ -67,6 +67,7 @@ def tune(
     searched = SearchSpace.load(space)
     cluster, arrivals = workload.read(scheduler)
     setup = scheduler.read(cluster)
+    cluster = workload.with_running_pods(cluster, setup)
     with _workers(dask) as executor, progress_bar("tuning", "trials") as progress:
         result = tuned(
             cluster,

@@ -42,6 +42,13 @@ class Side:
 
     name: str
     result: SimulationResult | RecordedRun
+    #: What is to be known about its input, besides the remarks of the result.
+    notes: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes, then the remarks of the result."""
+        return (*self.notes, *self.result.remarks)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -100,7 +107,7 @@ class SimulationComparison(Displayed):
         return {
             "kind": "SimulationComparison",
             **{
-                role: {"name": side.name, "run": dict(side.result.run), "remarks": list(side.result.remarks)}
+                role: {"name": side.name, "run": dict(side.result.run), "remarks": list(side.remarks)}
                 for role, side in (("baseline", self.baseline), ("candidate", self.candidate))
             },
             "thresholds": [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -421,8 +421,8 @@ def _seconds(annotations: Mapping[str, str], name: str) -> float | None:
     return seconds
 
 
-def rescheduled(cluster: ClusterObjects) -> ClusterObjects:
-    """The cluster with the pods pending again that their controllers would create anew, wherever they run.
+def rescheduled(cluster: ClusterObjects, scheduler_names: Container[str]) -> ClusterObjects:
+    """The cluster with the pods of some schedulers pending again that their controllers would create anew.
 
     Pods of nodes and DaemonSets stay, those without a controller, those that are being deleted, and those with devices,
     which are allocated on their nodes. Volumes remain bound, so their pods return to where these can be reached.
@@ -432,7 +432,7 @@ def rescheduled(cluster: ClusterObjects) -> ClusterObjects:
         status = pod.status
         has_devices = bool(pod.spec.resource_claims) or status.extended_resource_claim_status is not None
         stays = replacing_controller(pod) is None or has_devices or pod.metadata.deletion_timestamp is not None
-        if pod.spec.node_name and not stays:
+        if pod.spec.node_name and pod.spec.scheduler_name in scheduler_names and not stays:
             spec = msgspec.structs.replace(pod.spec, node_name="")
             pod = msgspec.structs.replace(pod, spec=spec, status=PodStatus())
         pods.append(pod)

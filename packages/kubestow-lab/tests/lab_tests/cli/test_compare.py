@@ -12,10 +12,11 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from core_tests.engine.input.manifests import Object, node, workload, write
+from core_tests.engine.input.manifests import Object, node, pod, workload, write
 from core_tests.flight_record.records import small_record
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
+from kubestow_lab.simulation.arrivals import rescheduled
 from kubestow_lab.simulation.other_installation import Installation, read_result
 from lab_tests.cli.test_offline import Run, run
 from lab_tests.what_if.test_node_removal import owned
@@ -84,6 +85,32 @@ def test_the_running_pods_are_compared_if_asked_for(
     report = json.loads(run(*arguments, "--reschedule").out)
     assert report["metrics"]["placed"]["candidate"] == 2
     assert report["metrics"]["nodesUsed"]["candidate"] == 1
+    simulated = run("simulate", *inputs[1:3], "--config", packing, "--reschedule", "-o", "json")
+    assert json.loads(simulated.out)["summary"]["nodesUsed"] == 1
+
+
+def test_the_running_pods_of_other_schedulers_stay(tmp_path: Path) -> None:
+    """And those that nothing would create elsewhere, or that cannot leave their nodes."""
+    objects = [owned("web", "a"), owned("other", "a"), owned("agent", "a", kind="DaemonSet"), pod("bare", nodeName="a")]
+    objects += [owned("leaving", "a"), owned("devices", "a"), owned("waiting", "")]
+    objects[1]["spec"]["schedulerName"] = "other"
+    objects[4]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    objects[5]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    dump = ClusterObjects.load(write(tmp_path, node("a"), *objects, name="dump.json"))
+    found = rescheduled(dump, {"default-scheduler"})
+    assert {each.metadata.name for each in dump.pods if each.spec.node_name} >= {"web", "other", "bare"}
+    pending = {each.metadata.name for each in found.pods if not each.spec.node_name}
+    assert pending == {"web", "waiting"}
+
+
+def test_what_a_service_does_not_document_is_in_the_report(
+    run: Callable[..., Run], inputs: tuple[object, ...], tmp_path: Path
+) -> None:
+    config = tmp_path / "gke.json"
+    config.write_text('{"autoscaling": {"autoscalingProfile": "OPTIMIZE_UTILIZATION"}}')
+    text = run(*inputs, "--config", config, "-o", "markdown").out
+    assert text.count("GKE documents the preference") == 1
+    assert "not its weights" in text
 
 
 # -- exit status -----------------------------------------------------------------------------------------------------
@@ -149,6 +176,7 @@ def test_a_record_is_decided_by_both(run: Callable[..., Run], packing: Path, tmp
     assert (page.status, "a comparison of a record has no page" in page.err) == (1, True)
     for option in ("--cluster", "--workload", "--candidate-path"):
         assert run(*arguments, option, tmp_path / "dump.json").status == 2
+    assert run(*arguments, "--reschedule").status == 2
     assert run(*arguments, "--fail-if", "nodesUsed > 1").status == 2
 
 

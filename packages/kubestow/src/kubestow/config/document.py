@@ -42,8 +42,8 @@ class Position(NamedTuple):
 class Document:
     """Plain data, the positions of its fields by path, and an error for each duplicate key.
 
-    ``text`` is the source, "" for data that was parsed before. ``refused`` are settings that the service does not
-    accept for which the document is, and ``remarks`` what its conversion assumes
+    ``text`` is the source, "" for data that was parsed before. Of the configuration of a managed service,
+    ``refused`` are settings that the service does not accept, and ``remarks`` what the conversion assumes
     (:mod:`kubestow.config.managed_services`).
     """
 

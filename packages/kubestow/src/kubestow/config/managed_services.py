@@ -48,8 +48,10 @@ def read_document(source: str | bytes | Mapping[str, Any]) -> Document:
     data = document.data
     if not isinstance(data, Mapping):
         return document
-    version = data.get("apiVersion")
-    if isinstance(version, str) and version.startswith(_AKS_GROUP) and data.get("kind") == _AKS_KIND:
+    version, kind = data.get("apiVersion"), data.get("kind")
+    if kind == KIND:
+        return document
+    if isinstance(version, str) and version.startswith(_AKS_GROUP) and kind == _AKS_KIND:
         return _from_aks(document)
     if (path := _eks_path(data)) is not None:
         return _from_eks(document, path)

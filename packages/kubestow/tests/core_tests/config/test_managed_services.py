@@ -177,5 +177,6 @@ def test_configurations_of_services_convert_to_what_they_stand_for() -> None:
 
 
 def test_other_documents_are_left_as_they_are() -> None:
-    for source in ("{}", "a: 1", "autoscaling: 1", "autoscaling: {}", "spec: {kubeSchedulerConfig: 1}", "[1]", ""):
+    own = "kind: KubeSchedulerConfiguration\nkubeSchedulerConfig: {}\n"
+    for source in (own, "{}", "a: 1", "autoscaling: 1", "autoscaling: {}", "spec: {kubeSchedulerConfig: 1}", "[1]", ""):
         assert read_document(source).data == yaml.safe_load(source)
