@@ -33,7 +33,14 @@ _TIES = "Among nodes with equal scores, choose at random or the first by name."
 
 
 @click.command()
-@click.option("--podspec", "podspecs", multiple=True, help="Path or URL of a JSON or YAML file with the pod.")
+@click.option(
+    "--podspec",
+    "--filename",
+    "-f",
+    "podspecs",
+    multiple=True,
+    help="Path or URL of a JSON or YAML file with the pod.",
+)
 @cluster_options
 @click.option("--max-limit", default=0, type=click.IntRange(min=0), help="Stop after so many pods. 0: no limit.")
 @click.option("--exclude-nodes", multiple=True, help="Nodes that must not be used, separated by commas.")

@@ -370,7 +370,7 @@ def _as_files(workload: WorkloadInput, sides: Sequence[_Side]) -> Iterator[Workl
 
     Saved are the custom resources that the plugins of this installation read.
     """
-    if not workload.is_given or all(side.installation.is_this_one for side in sides):
+    if not workload.is_live or all(side.installation.is_this_one for side in sides):
         yield workload
         return
     from kubestow.cli.inputs import fetch_objects

@@ -43,10 +43,15 @@ class WorkloadInput(ClusterConnection):
         """Whether a cluster or a workload is given in any way."""
         return bool(self.clusters or self.workloads or self.trace is not None or self.is_given or self.reschedule)
 
+    @property
+    def is_live(self) -> bool:
+        """Whether the cluster is a live one: also for a workload alone, which is about the cluster of kubectl."""
+        return not self.clusters and self.trace is None
+
     def require_source(self) -> None:
-        """Raise UsageError unless there is exactly one source of a cluster, and a workload only with a cluster."""
-        sources = (bool(self.clusters), self.trace is not None, self.is_given)
-        if sum(sources) != 1 or (self.trace is not None and self.workloads):
+        """Raise UsageError unless there is one source of a cluster or a workload, the latter only with a cluster."""
+        sources = sum((bool(self.clusters), self.trace is not None, self.is_given))
+        if sources > 1 or (not sources and not self.workloads) or (self.trace is not None and self.workloads):
             raise click.UsageError("expected either --cluster or --kubeconfig, with or without --workload, or --trace")
         if self.trace is None and (self.mapping or self.assumed or self.trace_window):
             raise click.UsageError("--mapping, --assume and --trace-window need --trace")
@@ -73,7 +78,7 @@ class WorkloadInput(ClusterConnection):
                 window=None if self.trace_window is None else parse_window(self.trace_window),
             )
         else:
-            if self.is_given:
+            if self.is_live:
                 paths = {path: names for each in schedulers for path, names in each.custom_paths().items()}
                 cluster = fetch_objects(self, paths).cluster(str(self))
             else:
@@ -116,7 +121,7 @@ class WorkloadInput(ClusterConnection):
         yield from (["--reschedule"] if self.reschedule else [])
 
 
-#: Those of a connection; without one of them, no cluster is asked.
+#: Those of a connection; without one of them and without a workload, no cluster is asked.
 LIVE_OPTIONS = (
     click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of a live cluster, which is only read."),
     *CONNECTION_OPTIONS[1:],
@@ -129,7 +134,9 @@ workload_options = grouped_options(
     (
         click.option("--cluster", "clusters", multiple=True, help="Dump or folder with the cluster; - is stdin."),
         *LIVE_OPTIONS,
-        click.option("--workload", "workloads", multiple=True, help="Manifests of the pods to schedule."),
+        click.option(
+            "--workload", "--filename", "-f", "workloads", multiple=True, help="Manifests of the pods to schedule."
+        ),
         click.option(
             "--trace",
             metavar="FORMAT=PATH",

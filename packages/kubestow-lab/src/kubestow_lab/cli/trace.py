@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
+from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
+from kubestow.cli.pod_names import PodName, pod_argument
 
 
 @click.command()
@@ -21,6 +22,7 @@ def trace(pod: PodName, source: ClusterInput, scheduler: SchedulerInput, output:
     """
     from kubestow_lab.call_trace import trace as traced
 
+    pod = pod.within(source)
     cluster = source.read(scheduler)
     options = scheduler.read(cluster)
     found = traced(cluster, str(pod), options)

@@ -32,18 +32,23 @@ def _common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return cluster_options(scheduler_options(strict(output_option(*OUTPUTS)(command))))
 
 
+_selector = click.option(
+    "-l", "--selector", default="", metavar="SELECTOR", help="All nodes with these labels, such as pool=gpu."
+)
 _max_pending = click.option(
     "--max-pending", type=click.IntRange(min=0), help="Exit with status 1 if more pods do not come back."
 )
 
 
 @what_if.command()
-@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@click.argument("nodes", nargs=-1, metavar="[NODE...]")
+@_selector
 @_common_options
 @click.option("--force", is_flag=True, help="Evict pods without a controller as well; they are lost.")
 @_max_pending
 def drain(
     nodes: tuple[str, ...],
+    selector: str,
     source: ClusterInput,
     scheduler: SchedulerInput,
     force: bool,
@@ -57,22 +62,27 @@ def drain(
     pods without a controller stay unless --force is given.
     """
     from kubestow_lab.what_if.node_removal import drain as drained
-    from kubestow_lab.what_if.node_removal import nodes_named
+    from kubestow_lab.what_if.node_removal import nodes_named, nodes_selected
 
+    if bool(nodes) == bool(selector):
+        raise click.UsageError("expected either nodes or --selector")
     cluster = source.read(scheduler, strict=strict)
+    names = nodes_named(cluster, nodes) if nodes else nodes_selected(cluster, selector)
     options = scheduler.read(cluster)
-    removal = drained(cluster, nodes_named(cluster, nodes), options, force=force)
+    removal = drained(cluster, names, options, force=force)
     return _report(removal, options, cluster.server_version, output, max_pending)
 
 
 @what_if.command()
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("--zone", help="All nodes of this zone.")
+@_selector
 @_common_options
 @_max_pending
 def lose(
     nodes: tuple[str, ...],
     zone: str | None,
+    selector: str,
     source: ClusterInput,
     scheduler: SchedulerInput,
     max_pending: int | None,
@@ -81,12 +91,15 @@ def lose(
 ) -> int:
     """Say which pods come back where, and which do not, if nodes or a zone are lost at once."""
     from kubestow_lab.what_if.node_removal import lose as lost
-    from kubestow_lab.what_if.node_removal import nodes_in_zone, nodes_named
+    from kubestow_lab.what_if.node_removal import nodes_in_zone, nodes_named, nodes_selected
 
-    if bool(nodes) == (zone is not None):
-        raise click.UsageError("expected either nodes or --zone")
+    if sum((bool(nodes), zone is not None, bool(selector))) != 1:
+        raise click.UsageError("expected either nodes, --zone or --selector")
     cluster = source.read(scheduler, strict=strict)
-    names = nodes_named(cluster, nodes) if zone is None else nodes_in_zone(cluster, zone)
+    if zone is not None:
+        names = nodes_in_zone(cluster, zone)
+    else:
+        names = nodes_named(cluster, nodes) if nodes else nodes_selected(cluster, selector)
     options = scheduler.read(cluster)
     return _report(lost(cluster, names, options), options, cluster.server_version, output, max_pending)
 

@@ -103,12 +103,20 @@ class Arrivals:
         first problem.
         """
         problems = Problems(strict=strict)
+        sources = read_objects(paths, problems)
+        return cls.of_sources(sources, problems, cluster=cluster, subject=", ".join(map(str, paths)))
+
+    @classmethod
+    def of_sources(
+        cls, sources: Iterable[SourceObject], problems: Problems, *, cluster: ClusterObjects, subject: str
+    ) -> Arrivals:
+        """A workload of encoded objects, with the ``problems`` found while they were read. Raises as :meth:`load`."""
         with gc_tuning.paused():
-            arrivals = _Loader(cluster, problems).load(list(read_objects(paths, problems)))
+            arrivals = _Loader(cluster, problems).load(list(sources))
         arrivals.summary.problems = tuple(problems)
         if not arrivals.pods and not problems:
             problem = "; ".join(("has no pods, expected pods or workload controllers", *arrivals.remarks))
-            raise InputError(", ".join(map(str, paths)), problem)
+            raise InputError(subject, problem)
         return arrivals
 
     def __repr__(self) -> str:

@@ -21,6 +21,7 @@ import msgspec
 from kubestow.api.core import Node, Pod, Taint
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.resource import ResourceClaim, ResourceSlice
+from kubestow.api.selector_text import parse_selector
 from kubestow.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from kubestow.engine.cluster_api.replacements import (
     belongs_to,
@@ -31,7 +32,7 @@ from kubestow.engine.cluster_api.replacements import (
 )
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, similar
-from kubestow.errors import InputError
+from kubestow.errors import InputError, InvalidSelector
 from kubestow.rules.disruption import BudgetIndex, is_disruption, is_exempt
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
@@ -67,6 +68,18 @@ def nodes_in_zone(cluster: ClusterObjects, zone: str) -> frozenset[str]:
         expected = f"the zones are: {', '.join(sorted(zones))}" if zones else f"no node has the label {_ZONES[0]}"
         raise InputError(f"zone {zone}", f"no node is in it, {expected}")
     return frozenset(zones[zone])
+
+
+def nodes_selected(cluster: ClusterObjects, selector: str) -> frozenset[str]:
+    """The names of the nodes that a label selector such as ``pool=gpu`` selects. Raises InputError for none."""
+    try:
+        parsed = parse_selector(selector)
+    except InvalidSelector as error:
+        raise InputError(f"selector {selector!r}", str(error)) from None
+    found = frozenset(node.metadata.name for node in cluster.nodes if parsed.matches(node.metadata.labels))
+    if not found:
+        raise InputError(f"selector {selector!r}", "selects no node")
+    return found
 
 
 def drain(

@@ -27,6 +27,9 @@ _ENTRY_POINT_GROUP = "kubestow.commands"
 _LAB, _DEVCLUSTER = "kubestow-lab", "kubestow-devcluster"
 
 
+_CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+
 class _Command(NamedTuple):
     """A command: the module that has it under its name, and one line of help.
 
@@ -55,7 +58,8 @@ COMMANDS: dict[str, _Command] = {
     "deschedule": _Command("deschedule", "Evict pods by a descheduler policy, or try it offline."),
     "explain": _Command("explain", "Explain why a pod is on its node or on none, and what would help."),
     "trace": _Command(None, "List the calls of one pod at every extension point.", _LAB),
-    "why": _Command("live", "Say in a few lines why a pod of a live cluster is pending."),
+    "why": _Command("why", "Say why a pod is pending, or all pending pods by cause, and what would help."),
+    "mcp": _Command(None, "Answer an assistant's questions about a cluster by the Model Context Protocol.", _LAB),
     "shadow": _Command("shadow", "Compare the decisions of the scheduler that runs with those made here."),
     "snapshot": _Command("live", "Save a live cluster for the offline commands."),
     "record": _Command("live", "Record what happens on a live cluster, for replay."),
@@ -108,17 +112,20 @@ def _missing_command(name: str, distribution: str) -> click.Command:
 @click.group(
     cls=_LazyGroup,
     params=[version_option()],
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    context_settings=_CONTEXT_SETTINGS,
 )
 def commands() -> None:
     """A Kubernetes scheduler in Python."""
 
 
-def main(arguments: list[str] | None = None) -> Any:
-    """Run one command and exit the process with its status."""
+def main(arguments: list[str] | None = None, command: click.Command = commands, program: str = "kubestow") -> Any:
+    """Run one command and exit the process with its status.
+
+    A ``command`` by itself is known to its users as the ``program``.
+    """
     gc_tuning.raise_thresholds()  # before the imports, which allocate much that is never freed
     try:
-        status = _run_command(arguments)
+        status = _run_command(arguments, command, program)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(0)
@@ -144,10 +151,10 @@ def main(arguments: list[str] | None = None) -> Any:
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _run_command(arguments: list[str] | None) -> Any:
+def _run_command(arguments: list[str] | None, command: click.Command, program: str) -> Any:
     """Run one command and write its log, before what is printed about its end."""
     try:
-        return commands.main(args=arguments, prog_name="kubestow", standalone_mode=False)
+        return command.main(args=arguments, prog_name=program, standalone_mode=False, **_CONTEXT_SETTINGS)
     finally:
         flush_logs()
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
+from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
 from kubestow.cli.output import OUTPUTS, OutputForms, emit, print_result, with_versions
+from kubestow.cli.pod_names import PodName, pod_argument
 
 if TYPE_CHECKING:
     from kubestow.engine.explanation.explanation import Explanation
@@ -48,6 +49,7 @@ def explain(
     """
     from kubestow.engine.explanation.explain import explain as explained
 
+    pod = pod.within(source)
     cluster = source.read(scheduler)
     options = scheduler.read(cluster)
     found = explained(cluster, str(pod), options, target=node, counterfactuals=counterfactuals)

@@ -1,4 +1,4 @@
-"""What several commands take in: pods, clusters and schedulers, the options that name them, and their reading.
+"""What several commands take in: clusters and schedulers, the options that name them, and their reading.
 
 A live cluster is listed once and read-only, everything that scheduling depends on. Each list is of one
 resourceVersion, however many pages it has. Secrets and config maps are not read.
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow.rules.minors import Minor
+
+#: The namespace of a command without ``--namespace`` if nothing names another one.
+DEFAULT_NAMESPACE = "default"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Built = TypeVar("_Built")
@@ -77,6 +80,12 @@ class ClusterConnection:
 
         return await load_credentials(self.kubeconfig, context=self.context, master=self.master)
 
+    def default_namespace(self) -> str:
+        """The namespace of a command that is given none: that of the context. Raises InputError."""
+        from kubestow.client.rest.credentials import default_namespace
+
+        return default_namespace(self.kubeconfig, context=self.context, master=self.master)
+
 
 CONNECTION_OPTIONS = (
     click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of the cluster. Default: as kubectl."),
@@ -111,6 +120,10 @@ class ClusterInput(ClusterConnection):
             print_input("cluster", cluster.summary)
         return cluster
 
+    def default_namespace(self) -> str:
+        """The namespace of a command that is given none: "default" for files. Raises InputError."""
+        return DEFAULT_NAMESPACE if self.clusters else ClusterConnection.default_namespace(self)
+
 
 #: Adds the options that say where the cluster is read from; the command gets them as ``source``.
 cluster_options = grouped_options(
@@ -119,40 +132,6 @@ cluster_options = grouped_options(
     (
         click.option("--cluster", "clusters", multiple=True, help="Dump or folder with the cluster; - is stdin."),
         *CONNECTION_OPTIONS,
-    ),
-)
-
-
-_DEFAULT_NAMESPACE = "default"
-
-
-@dataclass(frozen=True, slots=True)
-class PodName:
-    """A pod as it was given."""
-
-    name: str
-    namespace: str
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Namespace and name. Raises UsageError for two different namespaces."""
-        given = self.name.removeprefix("pod/").removeprefix("pods/")  # as kubectl prints and takes it
-        namespace, _, name = given.rpartition("/")
-        if namespace and self.namespace and namespace != self.namespace:
-            raise click.UsageError(f"the namespace is {namespace} in {self.name}, and {self.namespace} in --namespace")
-        return namespace or self.namespace or _DEFAULT_NAMESPACE, name
-
-    def __str__(self) -> str:
-        return "/".join(self.key)
-
-
-#: Adds the argument POD and ``--namespace``; the command gets them as ``pod``.
-pod_argument = grouped_options(
-    "pod",
-    PodName,
-    (
-        click.argument("name", metavar="POD"),
-        click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace of POD.  [default: default]"),
     ),
 )
 
@@ -343,11 +322,11 @@ def fetch_objects(connection: ClusterConnection, read_by: Mapping[str, str]) -> 
     """List the objects of a live cluster as :func:`list_objects` does, over a connection of its own."""
     import asyncio
 
-    from kubestow.client.rest.transport import Transport
+    from kubestow.client.rest.transport import ReadOnlyTransport
     from kubestow.process import WallClock
 
     async def fetch() -> LiveObjects:
-        async with Transport(await connection.credentials(), clock=WallClock()) as transport:
+        async with ReadOnlyTransport(await connection.credentials(), clock=WallClock()) as transport:
             return await list_objects(transport, read_by)
 
     return asyncio.run(fetch())

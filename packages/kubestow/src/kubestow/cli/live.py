@@ -1,4 +1,4 @@
-"""The commands that only read a live cluster: ``kubestow why``, ``snapshot`` and ``record``."""
+"""The commands that save what a live cluster is and does: ``kubestow snapshot`` and ``record``."""
 
 from __future__ import annotations
 
@@ -9,136 +9,19 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from kubestow.cli.ending import run_until, wait_for_signal
-from kubestow.cli.inputs import (
-    ClusterConnection,
-    PodName,
-    SchedulerInput,
-    connection_options,
-    pod_argument,
-    scheduler_options,
-)
-from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
-from kubestow.errors import APIError, InputError, KubestowError, Unreachable
+from kubestow.cli.inputs import ClusterConnection, SchedulerInput, connection_options, scheduler_options
+from kubestow.errors import InputError
 
 if TYPE_CHECKING:
     from kubestow.api.custom import CustomObject
     from kubestow.cli.inputs import LiveObjects
-    from kubestow.client.rest.transport import Transport
     from kubestow.flight_record.writer import SegmentWriter
-
-_SCHEDULER_LABEL = "app.kubernetes.io/name=kubestow"
-_SECURE_PORT = 10259
-#: How many replicas of the scheduler are tried: only the leader knows the queue.
-_MOST_REPLICAS = 3
-
-
-@click.command()
-@pod_argument
-@connection_options
-@scheduler_options
-@output_option(*OUTPUTS)
-def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, output: str) -> int:
-    """Say in a few lines why POD (namespace/name) of a live cluster is pending, or on its node.
-
-    The scheduler's own report if it is reachable, otherwise computed from what the API server holds. `kubestow explain`
-    is the long form.
-    """
-    from kubestow.engine.explanation.explain import explain, reported
-    from kubestow.engine.pipeline.offline_scheduler import find_pod
-
-    found = asyncio.run(_read(connection, scheduler, *pod.key))
-    if isinstance(found, dict):
-        click.echo("remark: reported by the scheduler", err=True)
-        print_result(lambda: found, _report_text(found), output)
-        return 0
-    cluster = found.cluster(str(connection))
-    options = scheduler.read(cluster)
-    try:
-        explanation = explain(cluster, str(pod), options)
-    except InputError:
-        raise
-    except KubestowError:  # a plugin fails
-        if said := reported(find_pod(cluster, str(pod))):
-            click.echo(said)
-        raise
-    for remark in (*explanation.remarks, "computed from the objects of the API server"):
-        click.echo(f"remark: {remark}", err=True)
-
-    def document() -> dict[str, Any]:
-        return {key: value for key, value in explanation.document().items() if key != "byNode"}
-
-    print_result(
-        with_versions(document, options.gates.minor, cluster.server_version), "\n".join(explanation.summary()), output
-    )
-    return 0
-
-
-async def _read(
-    connection: ClusterConnection, scheduler: SchedulerInput, namespace: str, name: str
-) -> dict[str, Any] | LiveObjects:
-    """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
-    from kubestow.cli.inputs import list_objects
-    from kubestow.client.rest.transport import Transport
-    from kubestow.process import WallClock
-
-    async with Transport(await connection.credentials(), clock=WallClock()) as transport:
-        await transport.request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")  # 404 if unknown
-        report = await _scheduler_report(transport, namespace, name)
-        return await list_objects(transport, scheduler.custom_paths()) if report is None else report
-
-
-async def _scheduler_report(transport: Transport, namespace: str, name: str) -> dict[str, Any] | None:
-    """What the scheduler's /debug endpoint says about a pod, and the dashboard's search for changes as ``explanation``.
-
-    It is asked through the API server's proxy, or in a development cluster through the API server itself. None if it
-    does not answer.
-    """
-
-    from kubestow.api.json_text import UNDECODABLE, parse_json
-
-    async def read(path: str) -> dict[str, Any]:
-        try:
-            found = parse_json(await transport.request("GET", path))
-        except (APIError, Unreachable, *UNDECODABLE):
-            return {}  # not allowed, a standby, or another program
-        return found if isinstance(found, dict) else {}
-
-    query = urlencode({"labelSelector": _SCHEDULER_LABEL, "fieldSelector": "status.phase=Running"})
-    listed = await read(f"/api/v1/pods?{query}")
-    proxies = [
-        f"/api/v1/namespaces/{metadata['namespace']}/pods/https:{metadata['name']}:{_SECURE_PORT}/proxy"
-        for metadata in (pod["metadata"] for pod in listed.get("items", ())[:_MOST_REPLICAS])
-    ]
-    path = f"pods/{quote(namespace)}/{quote(name)}"
-    for root in (*proxies, ""):
-        report = await read(f"{root}/debug/{path}")
-        if isinstance(report.get("summary"), str):
-            explanation = await read(f"{root}/dashboard/{path}/counterfactuals")
-            return report | ({"explanation": explanation} if "counterfactuals" in explanation else {})
-    return None
-
-
-def _report_text(report: dict[str, Any]) -> str:
-    from kubestow.reports.model import counted
-
-    lines = [f"{report.get('pod', '')}: {report['summary']}"]
-    queue = report.get("queue", {})
-    lines += [f"{plugin} waits for {', '.join(events)}" for plugin, events in queue.get("requeueEvents", {}).items()]
-    if "explanation" in report:
-        return "\n".join([*lines, "", *report["explanation"]["summary"]])
-    now = report.get("now", {})
-    if "feasible" in now:
-        lines.append(f"now it fits on {now['feasible']:,} of {counted(now['nodes'], 'node')}")
-    if now.get("message"):
-        lines.append(f"now: {now['message']}")
-    return "\n".join(lines)
 
 
 @click.command()

@@ -18,7 +18,7 @@ from core_tests.client.clocks import AutoAdvancingClock
 from core_tests.client.kubeconfigs import exec_plugin, kubeconfig, make_certificate, save
 from core_tests.client.scripted_server import ScriptedServer, failure, response, scripted_server
 from kubestow.client.rest import credentials as module
-from kubestow.client.rest.credentials import Credentials, load_credentials
+from kubestow.client.rest.credentials import Credentials, default_namespace, load_credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, InputError, Unreachable
 
@@ -420,3 +420,22 @@ async def test_the_error_for_an_invalid_certificate_names_its_position(
     with pytest.raises(InputError) as caught:
         await load_credentials(path)
     assert str(caught.value).startswith(f"{path}: {place}: expected ")
+
+
+def test_the_default_namespace_is_that_of_the_context_then_of_the_service_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SERVICE_ACCOUNT", tmp_path / "serviceaccount")
+    assert default_namespace() == "default"
+    (tmp_path / "serviceaccount").mkdir()
+    (tmp_path / "serviceaccount" / "namespace").write_text("of-the-pod\n")
+    assert default_namespace() == "of-the-pod"
+    config = kubeconfig()
+    config["contexts"][0]["context"]["namespace"] = "shop"
+    config["contexts"].append({"name": "other", "context": {"cluster": "one", "user": "me"}})
+    path = save(tmp_path, config)
+    assert default_namespace(path) == "shop"
+    assert default_namespace(path, context="other") == "default"
+    assert default_namespace(master="http://localhost:1") == "default"
+    with pytest.raises(InputError, match="context 'third' does not exist"):
+        default_namespace(path, context="third")

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from core_tests.client.clocks import AutoAdvancingClock, ManualClock
 from core_tests.client.scripted_server import ScriptedServer, disconnect, failure, response
 from kubestow.client.rest.credentials import Credentials
-from kubestow.client.rest.transport import RateLimit, TokenBucketRateLimiter, Transport
+from kubestow.client.rest.transport import RateLimit, ReadOnlyTransport, TokenBucketRateLimiter, Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.version import VERSION
 
@@ -192,3 +192,18 @@ async def test_waiters_of_the_rate_limiter_are_served_in_order(manual_clock: Man
     assert [task.done() for task in waiting] == [True, True, False, False]
     await manual_clock.advance(0.2)
     assert all(task.done() for task in waiting)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "get", "OPTIONS"])
+async def test_a_read_only_transport_sends_nothing_but_gets(
+    server: ScriptedServer, clock: AutoAdvancingClock, method: str
+) -> None:
+    server.respond("GET", "/x", response())
+    async with ReadOnlyTransport(Credentials(server.url), clock=clock) as transport:
+        await transport.request("GET", "/x")
+        for body in (None, b"{}"):
+            with pytest.raises(ValueError, match="this client only reads"):
+                await transport.request(method, "/x", body)
+        with pytest.raises(ValueError, match="this client only reads"):
+            await transport.request("GET", "/x", b"{}")
+    assert [request.method for request in server.requests] == ["GET"]

@@ -201,6 +201,21 @@ async def load_credentials(kubeconfig: str = "", *, context: str = "", master: s
     return credentials
 
 
+def default_namespace(kubeconfig: str = "", *, context: str = "", master: str = "") -> str:
+    """The namespace of commands that are given none, as kubectl finds it. Raises InputError.
+
+    It is that of the context which :func:`load_credentials` uses, or else of the pod's service account, or "default".
+    """
+    if master and not kubeconfig:
+        return "default"
+    if files := _kubeconfig_files(kubeconfig):
+        return read_kubeconfig(files, context=context).namespace or "default"
+    try:
+        return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or "default"
+    except OSError:
+        return "default"
+
+
 async def load_in_cluster_credentials() -> Credentials | None:
     """The service account of the pod; None if this process does not run in a pod. Raises InputError."""
     if "KUBERNETES_SERVICE_HOST" not in os.environ:

@@ -61,6 +61,7 @@ class KubeconfigUser(_Entry, frozen=True):
 class _Context(_Entry, frozen=True):
     cluster: str = ""
     user: str = ""
+    namespace: str = ""
 
 
 class _NamedCluster(_Entry, frozen=True):
@@ -104,11 +105,12 @@ class Located(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigContext:
-    """A context with its cluster and its user."""
+    """A context with its cluster and its user; ``namespace`` is the one that kubectl uses by default, "" for none."""
 
     name: str
     cluster: Located[KubeconfigCluster]
     user: Located[KubeconfigUser]
+    namespace: str = ""
 
     def as_config(self) -> dict[str, Any]:
         """A kubeconfig document that contains only this context, with absolute paths."""
@@ -183,7 +185,7 @@ def _resolve(merged: _Merged, name: str) -> KubeconfigContext:
         raise context.input_error("user", f"user {context.value.user!r} does not exist in users")
     if user is None:
         user = Located(context.file, context.place, KubeconfigUser())
-    return KubeconfigContext(name, _checked_cluster(cluster), _checked_user(user))
+    return KubeconfigContext(name, _checked_cluster(cluster), _checked_user(user), context.value.namespace)
 
 
 def is_http_url(text: str) -> bool:

@@ -277,6 +277,18 @@ class Transport:
         return Unreachable(self.server, describe_connection_error(error))
 
 
+class ReadOnlyTransport(Transport):
+    """A transport that sends GET requests only: whatever a caller asks for, nothing on the server changes."""
+
+    async def _round_trip(
+        self, method: str, path: str, body: bytes | None, content_type: str, *, streams: bool = False
+    ) -> tuple[ServerConnection, ServerResponse]:
+        """As that of :class:`Transport`, through which all requests go. Raises ValueError for another method."""
+        if method != "GET" or body is not None:
+            raise ValueError(f"{method} {path}: this client only reads")
+        return await super()._round_trip(method, path, None, content_type, streams=streams)
+
+
 def describe_connection_error(error: Exception) -> str:
     """One line of text for an exception of a connection or of the operating system."""
     if isinstance(error, ssl.SSLCertVerificationError):

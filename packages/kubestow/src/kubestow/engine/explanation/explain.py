@@ -61,7 +61,7 @@ def explain(
         scheduler = OfflineScheduler(cluster, options or SchedulerOptions(), without=found)
         if target is not None and target not in scheduler.cache.nodes.rows:
             raise InputError(f"node {target}", "no such node" + similar(target, scheduler.cache.nodes.names))
-        return _explain(scheduler, found, target, counterfactuals)
+        return explain_with(scheduler, found, target, counterfactuals=counterfactuals)
 
 
 def explain_group(cluster: ClusterObjects, pods: Sequence[str], options: SchedulerOptions) -> GroupExplanation:
@@ -72,11 +72,22 @@ def explain_group(cluster: ClusterObjects, pods: Sequence[str], options: Schedul
     with gc_tuning.paused():
         first, *others = (find_pod(cluster, pod) for pod in pods)
         scheduler = OfflineScheduler(cluster, options, without=first)
-        found = _explain(scheduler, first, None, counterfactuals=True)
-        infos = [scheduler.cache.shapes.info(pod) for pod in (first, *others)]
-        search = CounterfactualSearch(scheduler, scheduler.profile(first), infos[0], found.evaluated)
-        helpful = [(each, search.count_helped(each.change, infos)) for each in found.counterfactuals]
-        return GroupExplanation(found, tuple(sorted(helpful, key=lambda pair: (-pair[1], pair[0].change.size))))
+        found = explain_with(scheduler, first)
+        return GroupExplanation(found, helpful_counterfactuals(scheduler, found, [first, *others]))
+
+
+def helpful_counterfactuals(
+    scheduler: OfflineScheduler, found: Explanation, pods: Sequence[Pod]
+) -> tuple[tuple[Counterfactual, int], ...]:
+    """The counterfactuals of the first of some pods, each with the number of pods that fit beside each other with it.
+
+    The highest number comes first, and of equal ones the smallest change. A change of the first pod's requests takes as
+    much off those of the others. Raises PluginError.
+    """
+    infos = [scheduler.cache.shapes.info(pod) for pod in pods]
+    search = CounterfactualSearch(scheduler, scheduler.profile(pods[0]), infos[0], found.evaluated)
+    helpful = [(each, search.count_helped(each.change, infos)) for each in found.counterfactuals]
+    return tuple(sorted(helpful, key=lambda pair: (-pair[1], pair[0].change.size)))
 
 
 def explain_pending(cluster: ClusterObjects, pods: Iterable[Pod], options: SchedulerOptions) -> list[Explanation]:
@@ -93,11 +104,14 @@ def explain_pending(cluster: ClusterObjects, pods: Iterable[Pod], options: Sched
         explained = []
         for pod in waiting:
             with suppress(KubestowError):
-                explained.append(_explain(scheduler, pod, None, counterfactuals=False))
+                explained.append(explain_with(scheduler, pod, counterfactuals=False))
         return explained
 
 
-def _explain(scheduler: OfflineScheduler, found: Pod, target: str | None, counterfactuals: bool) -> Explanation:
+def explain_with(
+    scheduler: OfflineScheduler, found: Pod, target: str | None = None, *, counterfactuals: bool = True
+) -> Explanation:
+    """Explain a pod as :func:`explain` does, with a scheduler whose cache does not hold it. Raises the same."""
     profile = scheduler.profile(found)
     info = scheduler.cache.shapes.info(unbound(found))
     scheduler.cache.observe_pod(info)

@@ -1,0 +1,364 @@
+"""``kubestow why``: why one pod is pending or on its node, or why pods are pending, by cause with what would help."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import click
+
+from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
+from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
+from kubestow.cli.pod_names import PodName, namespace_option, optional_pod_name_argument
+from kubestow.errors import APIError, InputError, InvalidSelector, KubestowError, Unreachable
+
+if TYPE_CHECKING:
+    from kubestow.api.core import Pod
+    from kubestow.cli.inputs import LiveObjects
+    from kubestow.client.rest.transport import Transport
+    from kubestow.engine.input.cluster_objects import ClusterObjects
+
+_SCHEDULER_LABEL = "app.kubernetes.io/name=kubestow"
+_SECURE_PORT = 10259
+#: How many replicas of the scheduler are tried: only the leader knows the queue.
+_MOST_REPLICAS = 3
+#: The path of each workload controller's collection in the API, and the names that kubectl takes for its kind.
+_WORKLOADS = {
+    "Job": ("/apis/batch/v1", "jobs", ("job", "jobs")),
+    "Deployment": ("/apis/apps/v1", "deployments", ("deployment", "deployments", "deploy")),
+    "ReplicaSet": ("/apis/apps/v1", "replicasets", ("replicaset", "replicasets", "rs")),
+    "StatefulSet": ("/apis/apps/v1", "statefulsets", ("statefulset", "statefulsets", "sts")),
+    "DaemonSet": ("/apis/apps/v1", "daemonsets", ("daemonset", "daemonsets", "ds")),
+    "ReplicationController": (
+        "/api/v1",
+        "replicationcontrollers",
+        ("replicationcontroller", "replicationcontrollers", "rc"),
+    ),
+}
+_KINDS = {name: kind for kind, (_, _, names) in _WORKLOADS.items() for name in names}
+_NOT_FOUND, _FORBIDDEN = 404, 403
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The controller of pods as it was given, such as ``job/train-7`` or ``rayjob.ray.io/train``.
+
+    ``kind`` is in lower case for a kind that is not built in, maybe in the plural.
+    """
+
+    kind: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Workload | None:
+        """The workload of TYPE/NAME; None for the name of a pod, maybe with its namespace.
+
+        The name of a type that is not built in has its API group, which no namespace has.
+        """
+        given, slash, name = text.partition("/")
+        kind, _, group = given.lower().partition(".")
+        if not slash or "/" in name or not (kind in _KINDS or group):
+            return None
+        return cls(_KINDS.get(kind, kind), name)
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{self.name}"
+
+    def owns(self, pod: Pod, controllers: Mapping[tuple[str, str, str], tuple[str, str]]) -> bool:
+        """Whether this controls a pod, itself or by way of its controllers, whose own ``controllers`` are given.
+
+        They have kind and name, by the kind, namespace and name of the controlled object.
+        """
+        reference = pod.metadata.controller
+        owner = None if reference is None else (reference.kind, reference.name)
+        seen: set[tuple[str, str]] = set()  # an owner reference may be cyclic
+        while owner is not None and owner not in seen:
+            seen.add(owner)
+            kind, name = owner
+            if name == self.name and self.kind in (kind, kind.lower(), f"{kind.lower()}s"):
+                return True
+            owner = controllers.get((kind, pod.metadata.namespace, name))
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class PodSelection:
+    """Which pods are asked about: those of a workload, those that a selector selects, or all, of a namespace or all."""
+
+    workload: Workload | None
+    #: Empty for all namespaces.
+    namespace: str
+    selector: str = ""
+
+    def select(self, cluster: ClusterObjects) -> Iterator[Pod]:
+        """The pods of a cluster, bound ones included. Raises InputError for a selector that does not parse."""
+        from kubestow.api.apps import ReplicaSet
+        from kubestow.api.selector_text import parse_selector
+
+        try:
+            selector = parse_selector(self.selector)
+        except InvalidSelector as error:
+            raise InputError("--selector", str(error)) from None
+        controllers = {
+            ("ReplicaSet", obj.metadata.namespace, obj.metadata.name): (owner.kind, owner.name)
+            for obj in cluster.objects
+            if isinstance(obj, ReplicaSet) and (owner := obj.metadata.controller) is not None
+        }
+        for pod in cluster.pods:
+            if self.namespace and pod.metadata.namespace != self.namespace:
+                continue
+            if selector.matches(pod.metadata.labels) and (
+                self.workload is None or self.workload.owns(pod, controllers)
+            ):
+                yield pod
+
+
+@click.command()
+@optional_pod_name_argument
+@namespace_option
+@click.option("-A", "--all-namespaces", is_flag=True, help="The pending pods of all namespaces.")
+@click.option("-l", "--selector", default="", metavar="SELECTOR", help="The pending pods that it selects, as app=web.")
+@cluster_options
+@scheduler_options
+@output_option(*OUTPUTS)
+def why(
+    name: str,
+    namespace: str,
+    all_namespaces: bool,
+    selector: str,
+    source: ClusterInput,
+    scheduler: SchedulerInput,
+    output: str,
+) -> int:
+    """Say in a few lines why POD (namespace/name or pod/name) is pending, or on its node.
+
+    The scheduler's own report if it is reachable, otherwise computed from what the API server holds. `kubestow explain`
+    is the long form.
+
+    Without POD, and with -A or -l: all pending pods by cause, with the changes that would help, the one that helps most
+    pods first. POD can also be a controller such as job/NAME, deployment/NAME or rayjob.ray.io/NAME: its pending pods
+    by cause, and its own state.
+    """
+    if name and (selector or all_namespaces):
+        raise click.UsageError("a name excludes --selector and --all-namespaces")
+    if namespace and all_namespaces:
+        raise click.UsageError("--namespace excludes --all-namespaces")
+    workload = Workload.parse(name)
+    if name and workload is None:
+        return _why_pod(PodName(name, namespace).within(source), source, scheduler, output)
+    within = "" if all_namespaces else namespace or source.default_namespace()
+    return _why_pods(PodSelection(workload, within, selector), source, scheduler, output)
+
+
+# -- one pod -----------------------------------------------------------------------------------------------------------
+
+
+def _why_pod(pod: PodName, source: ClusterInput, scheduler: SchedulerInput, output: str) -> int:
+    from kubestow.engine.explanation.explain import explain, reported
+    from kubestow.engine.pipeline.offline_scheduler import find_pod
+
+    origin = "the files of the cluster"
+    if source.clusters:
+        cluster = source.read(scheduler)
+    else:
+        found = _read(source, lambda transport: _read_pod(transport, scheduler, *pod.key))
+        if isinstance(found, dict):
+            click.echo("remark: reported by the scheduler", err=True)
+            print_result(lambda: found, _report_text(found), output)
+            return 0
+        cluster, origin = found.cluster(str(source)), "the objects of the API server"
+    options = scheduler.read(cluster)
+    try:
+        explanation = explain(cluster, str(pod), options)
+    except InputError:
+        raise
+    except KubestowError:  # a plugin fails
+        if said := reported(find_pod(cluster, str(pod))):
+            click.echo(said)
+        raise
+    for remark in (*explanation.remarks, f"computed from {origin}"):
+        click.echo(f"remark: {remark}", err=True)
+
+    def document() -> dict[str, Any]:
+        return {key: value for key, value in explanation.document().items() if key != "byNode"}
+
+    versioned = with_versions(document, options.gates.minor, cluster.server_version)
+    print_result(versioned, "\n".join(explanation.summary()), output)
+    return 0
+
+
+def _read(source: ClusterInput, read: Callable[[Transport], Any]) -> Any:
+    """What a coroutine function reads over a connection to the API server. Raises InputError, and what it raises."""
+    from kubestow.client.rest.transport import ReadOnlyTransport
+    from kubestow.process import WallClock
+
+    async def connected() -> Any:
+        async with ReadOnlyTransport(await source.credentials(), clock=WallClock()) as transport:
+            return await read(transport)
+
+    return asyncio.run(connected())
+
+
+async def _read_pod(
+    transport: Transport, scheduler: SchedulerInput, namespace: str, name: str
+) -> dict[str, Any] | LiveObjects:
+    """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
+    from kubestow.cli.inputs import list_objects
+
+    await transport.request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")  # 404 if unknown
+    report = await _scheduler_report(transport, namespace, name)
+    return await list_objects(transport, scheduler.custom_paths()) if report is None else report
+
+
+async def _scheduler_report(transport: Transport, namespace: str, name: str) -> dict[str, Any] | None:
+    """What the scheduler's /debug endpoint says about a pod, and the dashboard's search for changes as ``explanation``.
+
+    It is asked through the API server's proxy, or in a development cluster through the API server itself. None if it
+    does not answer.
+    """
+
+    from kubestow.api.json_text import UNDECODABLE, parse_json
+
+    async def read(path: str) -> dict[str, Any]:
+        try:
+            found = parse_json(await transport.request("GET", path))
+        except (APIError, Unreachable, *UNDECODABLE):
+            return {}  # not allowed, a standby, or another program
+        return found if isinstance(found, dict) else {}
+
+    query = urlencode({"labelSelector": _SCHEDULER_LABEL, "fieldSelector": "status.phase=Running"})
+    listed = await read(f"/api/v1/pods?{query}")
+    proxies = [
+        f"/api/v1/namespaces/{metadata['namespace']}/pods/https:{metadata['name']}:{_SECURE_PORT}/proxy"
+        for metadata in (pod["metadata"] for pod in listed.get("items", ())[:_MOST_REPLICAS])
+    ]
+    path = f"pods/{quote(namespace)}/{quote(name)}"
+    for root in (*proxies, ""):
+        report = await read(f"{root}/debug/{path}")
+        if isinstance(report.get("summary"), str):
+            explanation = await read(f"{root}/dashboard/{path}/counterfactuals")
+            return report | ({"explanation": explanation} if "counterfactuals" in explanation else {})
+    return None
+
+
+def _report_text(report: dict[str, Any]) -> str:
+    from kubestow.reports.model import counted
+
+    lines = [f"{report.get('pod', '')}: {report['summary']}"]
+    queue = report.get("queue", {})
+    lines += [f"{plugin} waits for {', '.join(events)}" for plugin, events in queue.get("requeueEvents", {}).items()]
+    if "explanation" in report:
+        return "\n".join([*lines, "", *report["explanation"]["summary"]])
+    now = report.get("now", {})
+    if "feasible" in now:
+        lines.append(f"now it fits on {now['feasible']:,} of {counted(now['nodes'], 'node')}")
+    if now.get("message"):
+        lines.append(f"now: {now['message']}")
+    return "\n".join(lines)
+
+
+# -- pods by cause -----------------------------------------------------------------------------------------------------
+
+
+def _why_pods(selection: PodSelection, source: ClusterInput, scheduler: SchedulerInput, output: str) -> int:
+    from kubestow.engine.explanation.pending import pending_by_cause
+    from kubestow.reports.model import Paragraph, counted
+    from kubestow.reports.text import View
+
+    cluster, state = _read_selected(selection, source, scheduler)
+    options = scheduler.read(cluster)
+    pods = list(selection.select(cluster))
+    found = pending_by_cause(cluster, pods, options)
+    for remark in found.remarks:
+        click.echo(f"remark: {remark}", err=True)
+    if selection.workload is None:
+        print_result(with_versions(found.document, options.gates.minor, cluster.server_version), found, output)
+        return 0
+    workload, namespace = selection.workload, selection.namespace
+    if not pods and state is None:
+        raise InputError(f"{workload} in namespace {namespace}", "has no pod, finished pods aside")
+    headline = f"{workload} in namespace {namespace}: {counted(len(pods), 'pod')}, {found.count:,} of them pending"
+    described = [Paragraph(headline)]
+    if state is not None:
+        described.append(Paragraph(workload_state(workload.kind, state)))
+
+    def document() -> dict[str, Any]:
+        about: dict[str, Any] = {"kind": workload.kind, "namespace": namespace, "name": workload.name}
+        if state is not None:
+            about["status"] = state.get("status") or {}
+        return found.document() | {"workload": about | {"pods": len(pods)}}
+
+    blocks = [*described, *((Paragraph(""), *found.blocks()) if found.causes else ())]
+    print_result(with_versions(document, options.gates.minor, cluster.server_version), View(blocks), output)
+    return 0
+
+
+def _read_selected(
+    selection: PodSelection, source: ClusterInput, scheduler: SchedulerInput
+) -> tuple[ClusterObjects, dict[str, Any] | None]:
+    """The cluster, and the object of the selected workload if it is a live one that has built-in workloads.
+
+    Raises InputError, also for a workload that does not exist, APIError and Unreachable.
+    """
+    from kubestow.cli.inputs import list_objects
+
+    if source.clusters:
+        return source.read(scheduler), None
+
+    async def read(transport: Transport) -> tuple[LiveObjects, dict[str, Any] | None]:
+        workload = await _read_workload(transport, selection)
+        return await list_objects(transport, scheduler.custom_paths()), workload
+
+    objects, workload = _read(source, read)
+    return objects.cluster(str(source)), workload
+
+
+async def _read_workload(transport: Transport, selection: PodSelection) -> dict[str, Any] | None:
+    from kubestow.api.json_text import UNDECODABLE, parse_json
+
+    workload = selection.workload
+    if workload is None or workload.kind not in _WORKLOADS:
+        return None
+    root, plural, _ = _WORKLOADS[workload.kind]
+    path = f"{root}/namespaces/{quote(selection.namespace)}/{plural}/{quote(workload.name)}"
+    try:
+        found = parse_json(await transport.request("GET", path))
+    except APIError as error:
+        if error.code == _FORBIDDEN:
+            click.echo(f"remark: the state of {workload} is not shown: {error}", err=True)
+            return None
+        if error.code == _NOT_FOUND:
+            raise InputError(f"{workload} in namespace {selection.namespace}", "not found") from None
+        raise
+    except UNDECODABLE as error:
+        raise InputError(path, f"not the JSON of an object: {error}") from None
+    return found if isinstance(found, dict) else None
+
+
+def workload_state(kind: str, workload: Mapping[str, Any]) -> str:
+    """What a built-in workload itself reports: its numbers of pods, whether it is suspended, and its conditions."""
+    spec, status = workload.get("spec") or {}, workload.get("status") or {}
+    numbers = {
+        "Job": (("active", "active"), ("ready", "ready"), ("succeeded", "succeeded"), ("failed", "failed")),
+        "DaemonSet": (
+            ("desiredNumberScheduled", "desired"),
+            ("currentNumberScheduled", "scheduled"),
+            ("numberReady", "ready"),
+        ),
+    }.get(kind, (("replicas", "exist"), ("readyReplicas", "ready"), ("availableReplicas", "available")))
+    wanted = {
+        "Job": f"{spec.get('completions') or 1} completions with parallelism {spec.get('parallelism', 1)}",
+        "DaemonSet": "one pod on each node that matches",
+    }.get(kind, f"{spec.get('replicas', 1)} replicas")
+    parts = [f"wants {wanted}", ", ".join(f"{status.get(field) or 0} {word}" for field, word in numbers)]
+    if spec.get("suspend"):
+        parts.append("suspended, so it creates no pods")
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "True" or condition.get("type") in ("Available", "Progressing"):
+            holds = "" if condition.get("status") == "True" else "not "
+            why = ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
+            parts.append(f"{holds}{condition.get('type')}" + (f" ({why})" if why else ""))
+    return "; ".join(parts)

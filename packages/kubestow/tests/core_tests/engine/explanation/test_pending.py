@@ -1,0 +1,108 @@
+"""Pending pods by cause: which pods wait for the same, how many a change helps, and which cause comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from kubestow.api.core import Node, Pod
+from kubestow.engine.explanation.explain import explain
+from kubestow.engine.explanation.pending import PendingPods, pending_by_cause
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.testing import builders
+
+NODES = [builders.node("a", cpu="4"), builders.node("b", cpu="4"), builders.node("c", cpu="4", unschedulable=True)]
+
+
+def pods(prefix: str, count: int, **fields: object) -> list[Pod]:
+    return [builders.pod(f"{prefix}-{number}", **fields) for number in range(count)]  # type: ignore[arg-type]
+
+
+def found(pending: Sequence[Pod], nodes: Sequence[Node] = NODES) -> PendingPods:
+    return pending_by_cause(ClusterObjects.of(nodes, pending), pending)
+
+
+def names(pending: PendingPods) -> list[tuple[str, ...]]:
+    return [tuple(name.removeprefix("default/") for name in cause.pods) for cause in pending.causes]
+
+
+def test_pods_that_wait_for_the_same_are_one_cause_and_the_most_helpful_remedy_is_first() -> None:
+    result = found([*pods("big", 1, cpu="9"), *pods("ssd", 3, cpu="1", node_selector={"disk": "ssd"})])
+    assert names(result) == [("ssd-0", "ssd-1", "ssd-2"), ("big-0",)]
+    ssd, big = result.causes
+    assert (ssd.remedies[0].text, ssd.helped) == ("drop disk=ssd from the node selector", 3)
+    assert "the pod's nodeSelector or nodeAffinity does not match" in ssd.reason
+    assert (big.remedies[0].text, big.helped) == ("request 4 cpu instead of 9", 1)
+    assert result.count == 4
+
+
+def test_a_cause_with_few_pods_comes_first_if_its_remedy_helps_more() -> None:
+    """Each node has one core too little for one pod of six; the selector is in the way of two pods."""
+    result = found([*pods("large", 6, cpu="5"), *pods("ssd", 3, cpu="1", node_selector={"disk": "ssd"})])
+    assert [len(cause.pods) for cause in result.causes] == [3, 6]
+    assert [cause.helped for cause in result.causes] == [3, 2]
+
+
+def test_pods_about_which_the_scheduler_does_not_decide_are_listed_with_the_reason() -> None:
+    pending = [
+        builders.pod("other", scheduler="volcano"),
+        builders.pod("going", deleting=True),
+        builders.pod("nominated", nominated="a"),
+        builders.pod("gated", gates=["example.com/quota"]),
+    ]
+    reasons = {cause.pods: cause.reason for cause in found(pending).causes}
+    assert reasons["default/other",] == "spec.schedulerName is volcano, which no profile of the configuration has"
+    assert reasons["default/going",] == "it is being deleted"
+    assert "nominated node" in reasons["default/nominated",]
+    assert reasons["default/gated",] == "waiting for scheduling gates: [example.com/quota]"
+
+
+def test_a_pod_that_would_preempt_or_fits_needs_no_change() -> None:
+    low = [builders.pod(f"low-{node}", node=node, cpu="4", priority=0) for node in "ab"]
+    result = pending_by_cause(
+        ClusterObjects.of(NODES, [*low, builders.pod("high", cpu="2", priority=10)]),
+        [builders.pod("high", cpu="2", priority=10)],
+    )
+    assert "pods of lower priority are evicted" in result.causes[0].reason
+    fits = found([builders.pod("fits", cpu="1")]).causes[0]
+    assert (fits.reason, fits.remedies, fits.searched) == ("2 nodes: the pod fits", (), False)
+
+
+def test_bound_pods_are_left_out_and_no_pending_pod_is_said() -> None:
+    result = found([builders.pod("bound", node="a")])
+    assert (result.count, result.causes) == (0, ())
+    assert "no pod is pending" in shown(result)
+
+
+def test_copies_are_explained_as_the_pod_itself_is() -> None:
+    """The explanation of a copy is used again; what it says is what :func:`explain` says of each."""
+    pending = [
+        *pods("copy", 3, cpu="9"),
+        builders.pod("other", cpu="1", node_selector={"kubernetes.io/hostname": "c"}),
+        builders.pod("fits", cpu="1"),
+    ]
+    cluster = ClusterObjects.of(NODES, pending)
+    by_pod = {pod: cause for cause in pending_by_cause(cluster, pending).causes for pod in cause.pods}
+    for pod in pending:
+        alone = explain(cluster, pod.key)
+        assert by_pod[pod.key].message == alone.message
+        assert all(reason in by_pod[pod.key].reason for reason in alone.waits_for())
+
+
+def test_a_table_and_a_document_show_the_causes() -> None:
+    result = found(pods("ssd", 5, cpu="1", node_selector={"disk": "ssd"}))
+    table = shown(result)
+    assert "5 pods are pending for 1 cause, the most common remedy first" in table
+    assert "default/ssd-0, default/ssd-1, default/ssd-2, …" in table
+    document = result.document()
+    assert (document["pending"], document["nodes"], len(document["causes"])) == (5, 3, 1)
+    cause = document["causes"][0]
+    assert (cause["count"], len(cause["pods"]), cause["remedies"][0]["helped"]) == (5, 5, 5)
+
+
+def shown(result: PendingPods) -> str:
+    console = Console(width=300)
+    with console.capture() as capture:
+        console.print(result)
+    return capture.get()
