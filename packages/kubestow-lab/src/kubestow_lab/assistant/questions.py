@@ -148,7 +148,8 @@ class ClusterQuestions:
         if not found.searched:
             sentence = _sentence(found) + "; no change is needed"
         elif changes:
-            sentence = f"The pod would fit with one of {counted(len(changes), 'change')}, the smallest first"
+            ways = "one change" if len(changes) == 1 else f"one of {len(changes)} changes, the smallest first"
+            sentence = f"The pod would fit with {ways}"
         else:
             sentence = "No small change was found with which the pod fits; a larger one may help"
         evidence = _verdict(found) | {"missing": found.missing, "changes": changes}

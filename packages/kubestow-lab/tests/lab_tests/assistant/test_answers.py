@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubestow_lab.assistant.answers import Answer, bounded, visible
@@ -19,6 +19,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(["x", "y"]), VALUES), st.integers(min_value=200, max_value=5_000))
 def test_evidence_never_has_more_bytes_than_allowed(evidence: dict[str, Any], most: int) -> None:
     found = bounded(evidence, most)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shlex
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -245,7 +246,7 @@ def keys(value: Any) -> Iterator[str]:
 
 
 async def test_answers_about_a_large_cluster_are_small() -> None:
-    nodes = [builders.node(f"node-{number}-{'x' * 40}", cpu="2", labels={ZONE: f"z{number}"}) for number in range(600)]
+    nodes = [builders.node(f"node-{number}-{'x' * 40}", cpu="2", labels={ZONE: f"z{number}"}) for number in range(300)]
     pending = [builders.pod(f"p-{number}", cpu="3", node_selector={"disk": f"d{number % 60}"}) for number in range(120)]
     async with client_of(source_of(ClusterObjects.of(nodes, [*pending, builders.pod("fits")]))) as client:
         for question, arguments in (
@@ -385,3 +386,11 @@ def test_wrong_options_are_one_line(
         main(["mcp", *arguments])
     err = capsys.readouterr().err
     assert (exited.value.code, err.count("\n")) == (status, 1) and error in err
+
+
+def test_a_missing_sdk_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    with pytest.raises(SystemExit) as exited:
+        main(["mcp"])
+    error = "kubestow: mcp: needs the MCP SDK, install kubestow-lab[mcp]\n"
+    assert (exited.value.code, capsys.readouterr().err) == (1, error)
