@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from core_tests.cli import ended_command
 from core_tests.hang_limit import HANG_LIMIT
 
 COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "up", "--port", "0")
@@ -49,13 +50,10 @@ async def up(directory: Path, *arguments: str) -> AsyncIterator[Up]:
         assert await process.wait() == 0
 
 
-async def ended(*arguments: str) -> tuple[int | None, str]:
+async def ended(*arguments: str) -> tuple[int, str]:
     """The exit status and standard error of a command that fails to start."""
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND, *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
-    )
-    _, err = await asyncio.wait_for(process.communicate(), HANG_LIMIT)
-    return process.returncode, err.decode()
+    status, _, error = await ended_command.ended("up", "--port", "0", *arguments)
+    return status, error
 
 
 async def started(*arguments: str) -> Process:

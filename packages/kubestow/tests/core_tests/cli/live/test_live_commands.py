@@ -9,12 +9,13 @@ import stat
 import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from core_tests.cli.ended_command import Ended, ended
 from devcluster_tests.cli.test_up import create
 from devcluster_tests.cli.up_process import Up, up
 from kubestow.version import KUBERNETES_VERSION
@@ -22,14 +23,8 @@ from kubestow.version import KUBERNETES_VERSION
 CONFIDENTIAL = "hunter2"
 
 
-class Run(NamedTuple):
-    status: int | None
-    out: str
-    err: str
-
-
 async def start(kubeconfig: Path, *arguments: str) -> Process:
-    """Start such a command as :func:`run` does."""
+    """Start a command with the cluster of ``kubestow up`` in KUBECONFIG, and nothing else."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from kubestow.cli import main; main()", *arguments),
         stdout=PIPE,
@@ -38,12 +33,9 @@ async def start(kubeconfig: Path, *arguments: str) -> Process:
     )
 
 
-async def run(kubeconfig: Path, *arguments: str) -> Run:
-    """The result of a command with the cluster of ``kubestow up`` in KUBECONFIG, and nothing else."""
-    process = await start(kubeconfig, *arguments)
-    out, err = await process.communicate()
-    assert "Traceback" not in err.decode()
-    return Run(process.returncode, out.decode(), err.decode())
+async def run(kubeconfig: Path, *arguments: str) -> Ended:
+    """The result of a command with the cluster of ``kubestow up`` in KUBECONFIG."""
+    return await ended(*arguments, environment={"KUBECONFIG": str(kubeconfig), "HOME": "/nonexistent"})
 
 
 async def create_pod(cluster: Up, name: str, cpu: str) -> None:
@@ -227,7 +219,7 @@ class Quotas(PreFilterPlugin):
 """
 
 
-async def run_with_quotas(folder: Path, quotas: web.Response | None, *commands: tuple[str, ...]) -> list[Run]:
+async def run_with_quotas(folder: Path, quotas: web.Response | None, *commands: tuple[str, ...]) -> list[Ended]:
     """The results of commands in a cluster that answers a list of quotas like this; None: with one quota."""
     plugin, configuration = folder / "plugin.py", folder / "config.json"
     plugin.write_text(QUOTA_PLUGIN)

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from core_tests.cli.live.test_live_commands import CONFIDENTIAL, Run, attempted, create_pod, run, start
+from core_tests.cli.ended_command import Ended
+from core_tests.cli.live.test_live_commands import CONFIDENTIAL, attempted, create_pod, run, start
 from core_tests.flight_record.records import long_record, small_record
 from devcluster_tests.cli.up_process import up
 from kubestow.cli import main
@@ -47,8 +48,9 @@ async def test_what_a_scheduler_did_is_replayed_and_decided_again(tmp_path: Path
     async with up(tmp_path, "--flight-record", str(folder), "--scheduler-process", own_process) as cluster:
         await create_pod(cluster, "first", "1")
         await attempted(cluster, "first")
-        timed = await run(cluster.kubeconfig, "record", "-o", str(tmp_path / "timed.bin"), "--duration", "1s")
-        assert (timed.status, "states of objects" in timed.err) == (0, True)
+        timed = await start(cluster.kubeconfig, "record", "-o", str(tmp_path / "timed.bin"), "--duration", "1s")
+        _, counted = await timed.communicate()
+        assert (timed.returncode, b"states of objects" in counted) == (0, True)
         recording = await start(cluster.kubeconfig, "record", "-o", str(live))
         while not live.exists():
             assert recording.returncode is None
@@ -84,7 +86,7 @@ async def test_what_a_scheduler_did_is_replayed_and_decided_again(tmp_path: Path
     assert document["pods"] >= 1
 
 
-async def replay(directory: Path, record: Path, *options: str) -> Run:
+async def replay(directory: Path, record: Path, *options: str) -> Ended:
     return await run(directory / "none", "replay", str(record), *options)
 
 
@@ -123,9 +125,12 @@ async def test_a_record_does_not_decide_what_code_is_imported(tmp_path: Path) ->
 async def test_a_record_that_cannot_be_written_is_an_error_before_anything_starts(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    found = await run(tmp_path / "none", "run", "--master=http://127.0.0.1:1", f"--flight-record={file / 'flights'}")
-    last = found.err.splitlines()[-1]
-    assert (found.status, last) == (1, f"kubestow: {file / 'flights'}: cannot be created: Not a directory")
+    running = await start(
+        tmp_path / "none", "run", "--master=http://127.0.0.1:1", f"--flight-record={file / 'flights'}"
+    )
+    _, errors = await running.communicate()
+    last = errors.decode().splitlines()[-1]
+    assert (running.returncode, last) == (1, f"kubestow: {file / 'flights'}: cannot be created: Not a directory")
     found = await run(tmp_path / "none", "record", "-o", str(file))
     assert (found.status, found.err.strip()) == (1, f"kubestow: {file}: already exists")
 
