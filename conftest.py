@@ -15,6 +15,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kubestow import gc_tuning
+
+gc_tuning.raise_thresholds()  # as every command does, and before thousands of tests are imported
+
 # Processes that tests start import what the tests import, such as plugins.
 _ROOT = Path(__file__).parent
 _IMPORTED = [path for path in sys.path if path == str(_ROOT) or Path(path).match("packages/*/tests")]
