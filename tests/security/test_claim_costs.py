@@ -19,6 +19,9 @@ from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from kubestow.testing.storage import DRIVER, claim, ephemeral_claim, mounting, storage_class, volume
 
+#: The garbage collections that are measured look at what these tests create.
+pytestmark = pytest.mark.usefixtures("only_own_garbage")
+
 NODES = [node(f"n{number}") for number in range(6)]
 #: Of a cost that is in proportion to the number of items, with what a garbage collector and caches may add.
 MOST_FOR_FOUR_TIMES_AS_MANY = 9.0

@@ -154,6 +154,8 @@ def _user_of(large: Any, name: str) -> dict[str, Any] | None:
 
 
 SHAPES, NODES = 20, 20
+#: The garbage collections that are measured look at what these tests create.
+pytestmark = pytest.mark.usefixtures("only_own_garbage")
 
 
 def cost(kind: type[msgspec.Struct], path: Path, size: int, *, allocation: bool = False, shapes: int = SHAPES) -> float:
@@ -214,15 +216,6 @@ def exponent(kind: type[msgspec.Struct], path: Path, smaller: int, larger: int, 
 
 FIELDS = [(kind, path) for kind in KINDS for path in large_fields(kind)]
 IDS = [f"{kind.__name__}.{'.'.join(path)}" for kind, path in FIELDS]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def heap_of_earlier_tests() -> Iterator[None]:
-    """Leave what earlier tests of the process have kept out of the garbage collections that are measured."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize(("kind", "path"), FIELDS, ids=IDS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from random import Random
 
+import pytest
+
 from kubestow.api.meta import ObjectMeta
 from kubestow.api.resource import (
     AllocationResult,
@@ -18,6 +20,8 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.columns import Columns, LabelColumn
 from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import claim
+
+pytestmark = pytest.mark.usefixtures("only_own_garbage")
 
 HOST = "kubernetes.io/hostname"
 
