@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from devcluster_tests.cli.up_process import up
 from devcluster_tests.kubectl import NEEDS_KUBECTL, Kubectl
+from devcluster_tests.scheduled_cluster import scheduled_cluster
 
 pytestmark = NEEDS_KUBECTL
 
@@ -28,7 +28,7 @@ spec:
 
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    async with up(tmp_path, "--nodes", "3") as cluster:
+    async with scheduled_cluster(nodes=3) as cluster:
         yield Kubectl(cluster.url, tmp_path)
 
 

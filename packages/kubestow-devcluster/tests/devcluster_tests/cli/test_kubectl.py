@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from devcluster_tests.cli.up_process import up
 from devcluster_tests.kubectl import NEEDS_KUBECTL, Kubectl
+from devcluster_tests.scheduled_cluster import scheduled_cluster
 
 pytestmark = NEEDS_KUBECTL
 
@@ -22,7 +22,7 @@ spec: {containers: [{name: c, image: "nginx:1"}]}
 
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    async with up(tmp_path, "--nodes", "3") as cluster:
+    async with scheduled_cluster(nodes=3) as cluster:
         yield Kubectl(cluster.url, tmp_path)
 
 
