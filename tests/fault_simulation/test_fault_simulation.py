@@ -11,7 +11,7 @@ import pytest
 from tests.fault_simulation.simulation import Part, simulate
 
 
-@pytest.mark.parametrize("seed", range(1, 51))
+@pytest.mark.parametrize("seed", range(1, 36))
 def test_no_invariant_is_violated(seed: int) -> None:
     assert simulate(seed).violations == []
 
