@@ -236,8 +236,8 @@ def test_a_node_that_is_not_feasible_is_not_chosen_where_the_others_have_negativ
     ]
 
 
-for machine in (RankingMachine, SamplingMachine, ThirdPartyMachine):
-    machine.TestCase.settings = settings(max_examples=25, stateful_step_count=20)
+for machine, examples in ((RankingMachine, 25), (SamplingMachine, 15), (ThirdPartyMachine, 15)):
+    machine.TestCase.settings = settings(max_examples=examples, stateful_step_count=20)
 TestRanking = RankingMachine.TestCase
 TestRankingWithSampling = SamplingMachine.TestCase
 TestRankingWithThirdPartyPlugin = ThirdPartyMachine.TestCase
