@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import heapq
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,16 @@ from kubestow.engine.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Profile, Registry, build_profile
-from kubestow.plugins.configuration_file import read_configuration
+from kubestow.log_fields import fields
+from kubestow.plugins.configuration_file import never_enabled, read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.reports.model import counted
 from kubestow.reports.text import short_repr
 from kubestow.rules.minors import Minor
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
+
+_log = logging.getLogger(__name__)
 
 #: So many similar names are suggested.
 _MOST_SIMILAR = 3
@@ -65,7 +69,11 @@ class SchedulerOptions(msgspec.Struct, frozen=True):
         """The decoded configuration. Raises InputError, and ConfigurationError for an invalid one."""
         if isinstance(self.configuration, config.KubeSchedulerConfiguration):
             return self.configuration
-        return read_configuration(self.configuration, self.gates, self.registry())
+        registry = self.registry()
+        configuration = read_configuration(self.configuration, self.gates, registry)
+        for name in never_enabled([plugin.name for plugin in self.plugins], configuration, registry):
+            _log.warning("no profile enables plugin %s, so it is never called", name, extra=fields(plugin=name))
+        return configuration
 
     def decoded(self) -> SchedulerOptions:
         """These options with the decoded configuration. Raises as :meth:`read_configuration`."""

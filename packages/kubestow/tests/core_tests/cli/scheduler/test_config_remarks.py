@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kubestow.cli import main
+from kubestow.cli.inputs import SchedulerInput
 from kubestow.cli.scheduler_app import SchedulerApp
 
 PLUGIN = """
@@ -89,6 +90,7 @@ def test_a_plugin_that_no_profile_enables_is_named(
         main(["config", "check", str(file), "--plugin", reference])
     assert "remark: no profile enables plugin Mine, so it is never called" in capsys.readouterr().err
     SchedulerApp.create(source=file, plugin_references=[reference])
+    SchedulerInput(file, [reference], "").read().read_configuration()  # what the commands about a dump do
     assert [record.getMessage() for record in caplog.records] == [
         "no profile enables plugin Mine, so it is never called"
-    ]
+    ] * 2
