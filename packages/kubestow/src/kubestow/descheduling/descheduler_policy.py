@@ -141,9 +141,8 @@ def load_policy(
         document = parse_document(source)
     except DocumentError as failure:
         raise configuration_error(subject, [failure.error]) from None
-    policy, errors = _decode(document, registry)
-    undecoded = [error.path for error in errors]
-    if not undecoded or (not staged and isinstance(document.data, Mapping)):
+    policy, errors, undecoded = _decode(document, registry)
+    if not errors or (not staged and isinstance(document.data, Mapping)):
         found = _argument_errors(policy, registry, first_only=staged)
         # What could not be decoded is at its default, whose mistakes are not those of the policy.
         errors += (error for error in found if not _is_within(error.path, undecoded))
@@ -155,7 +154,7 @@ def load_policy(
 
 
 def _is_within(path: str, undecoded: Iterable[str]) -> bool:
-    """Whether a mistake is in the arguments or the part of a policy that has fields which cannot be decoded."""
+    """Whether a mistake is in the arguments or the part of a policy that has fields which are not decoded."""
     return any(not other or _part(path) == _part(other) for other in undecoded)
 
 
@@ -208,13 +207,15 @@ def with_priority_thresholds(
     return structs.replace(policy, profiles=tuple(profiles))
 
 
-def _decode(document: Document, registry: Registry) -> tuple[DeschedulerPolicy, list[FieldError]]:
-    """The policy as far as it can be decoded, and the mistakes of the first stage that finds any."""
+def _decode(document: Document, registry: Registry) -> tuple[DeschedulerPolicy, list[FieldError], list[str]]:
+    """The policy as far as it can be decoded, the mistakes of the first stage that finds any, and the paths of the
+    fields that are at their default because of these: an unknown field leaves the others as they are, unless it is one
+    of them misspelt."""
     data = document.data
     if not isinstance(data, Mapping):
-        return DeschedulerPolicy(), [FieldError("", f"expected a {KIND}, an object with apiVersion and kind")]
+        return DeschedulerPolicy(), [FieldError("", f"expected a {KIND}, an object with apiVersion and kind")], [""]
     if errors := list(_type_errors(data)):
-        return DeschedulerPolicy(), errors
+        return DeschedulerPolicy(), errors, [error.path for error in errors]
     decoder = Decoder()
 
     def typed(config: PluginConfig, path: str) -> PluginConfig:
@@ -234,7 +235,9 @@ def _decode(document: Document, registry: Registry) -> tuple[DeschedulerPolicy, 
             configs.append(PluginConfig(DefaultEvictor.name, DefaultEvictorArgs()))
         profiles.append(_with_default_evictor(structs.replace(profile, plugin_config=tuple(configs))))
     policy = structs.replace(policy, profiles=tuple(profiles))
-    return policy, [*decoder.type_errors, *document.duplicates, *decoder.strict_errors]
+    found = [*decoder.type_errors, *document.duplicates]
+    undecoded = [*(error.path for error in found), *decoder.misspelt]
+    return policy, [*found, *decoder.strict_errors], undecoded
 
 
 def _untyped(data: Any) -> Any:

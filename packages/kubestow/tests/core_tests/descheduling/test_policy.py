@@ -181,6 +181,12 @@ profiles:
     assert [path for path, _ in staged.value.problems] == ["profiles[0].pluginConfig[0].args.maxPodLifetime"]
 
 
+def test_a_field_that_resembles_no_other_hides_no_mistake_of_the_same_arguments() -> None:
+    args = {"thresholds": {"cpu": 150}, "targetThresholds": {"cpu": 50}, "oops": 1}
+    found = [path for path, _ in problems(policy("LowNodeUtilization", args, point="balance"))]
+    assert {"profiles[0].pluginConfig[0].args.oops", "profiles[0].pluginConfig[0].args.thresholds.cpu"} <= set(found)
+
+
 def test_a_plugin_without_arguments_is_refused() -> None:
     document = copy.deepcopy(policy("PodLifeTime"))
     document["profiles"][0]["pluginConfig"] = []
