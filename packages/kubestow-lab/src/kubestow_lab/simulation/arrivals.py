@@ -183,7 +183,7 @@ class _Loader:
         elif kinds.is_custom(source):
             self._arrivals.custom_resources.append(source)
             self._arrivals.summary.custom[source.kind] += 1
-            if _has_pod_template(source.manifest.get("spec")):
+            if _is_workload(source.manifest.get("spec")):
                 self._arrivals.not_expanded.append(_owner(source))
         else:
             self._arrivals.summary.ignored[source.kind] += 1
@@ -337,6 +337,11 @@ def _controller_key(source: SourceObject) -> tuple[str, str, str] | None:
     except InvalidObject:
         return None  # which is reported when it is loaded
     return source.kind, metadata.namespace or "default", metadata.name
+
+
+def _is_workload(spec: Any) -> bool:
+    """Whether a custom resource has pods, by a template or, as some Rollouts, by that of a Deployment it refers to."""
+    return _has_pod_template(spec) or (isinstance(spec, Mapping) and isinstance(spec.get("workloadRef"), Mapping))
 
 
 def _has_pod_template(part: Any) -> bool:

@@ -305,6 +305,7 @@ def test_workloads_of_kinds_without_a_known_controller_are_named(
     path = write(tmp_path, rollout, other, pod("p"), name="rollout.json")
     assert remark in run("simulate", *arguments, path).err
     assert remark in run("what-if", "add-nodes", *arguments, path, "--like", "a").err
+    rollout["spec"] = {"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
     alone = run("simulate", *arguments, write(tmp_path, rollout, name="alone.json"))
     assert (alone.status, "; 1 workload was not expanded into pods" in alone.err) == (1, True)
 
