@@ -822,6 +822,13 @@ class Behaviour(Enum):
         "they have one priority and one preemption policy, that of the group, or fail; one gated pod gates all",
         "pods beyond the minCount are scheduled by themselves; pods may differ in priority; gated pods do not count",
     )
+    POD_GROUPS_ARE_QUEUED = Rule(
+        37,
+        "Queue",
+        "a pod group, or a tree of them, is one entity: it has its own order, backoff (at most the maximum times the "
+        "square root of its size) and attempts; after a failure it backs off, whatever the events",
+        "the pods of a group are queued one by one, and popped and requeued together",
+    )
     POD_GROUPS_ARE_INITIALLY_SCHEDULED = Rule(
         37,
         "Pod groups",

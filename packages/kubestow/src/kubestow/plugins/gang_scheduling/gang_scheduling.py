@@ -57,6 +57,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._are_units = handle.emulates(Behaviour.POD_GROUPS_ARE_UNITS)
+        self._are_queued = self._are_units and handle.emulates(Behaviour.POD_GROUPS_ARE_QUEUED)
         self._has_preemption_policy = self._are_units and handle.feature_enabled("PodGroupPreemptionPolicy")
         self._hierarchies: Hierarchies | None = None
         if self._are_units and handle.feature_enabled("CompositePodGroup"):
@@ -147,6 +148,19 @@ class GangScheduling(GangPlugin, PermitPlugin):
         if root is not None:
             return root if isinstance(root, Gang) else None
         return None if name is None else self._group_gang(name)
+
+    def queued_group_of(self, pod: PodInfo) -> Hashable | None:
+        """The group at the top of the tree of a pod's PodGroup, if all of them exist."""
+        name = self._pod_groups.name_for(pod) if self._are_queued else None
+        if name is None or native_name(name) is None:
+            return None
+        group = self._pod_groups.get(name)
+        if group is None:
+            return None
+        root = group if self._hierarchies is None else self._hierarchies.root_of(group)
+        if root is None or root is group:
+            return None if root is None else name
+        return PodGroupName(COMPOSITE, root.metadata.namespace, root.metadata.name)
 
     def _group_gang(self, name: PodGroupName) -> Gang | None:
         """The gang of one group; None if the group does not exist."""
@@ -337,6 +351,8 @@ class PodGroupConditions:
         if name is None:
             return
         in_flight = name in self._latest
+        if in_flight and self._latest[name][0] is GangOutcome.SCHEDULED:
+            return  # the condition will be True, and remains so
         self._latest[name] = outcome, message
         if not in_flight:
             self._handle.spawn(self._write_latest(name))

@@ -87,17 +87,17 @@ def test_a_gang_that_does_not_fit_says_how_far_it_came() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minor", "bound", "left"),
-    [(V37, 2, ["low-0"]), (without(Behaviour.POD_GROUPS_ARE_UNITS), 3, [])],
-    ids=["since", "before"],
+    ("minor", "is_left"),
+    [(without(Behaviour.POD_GROUPS_ARE_QUEUED), True), (without(Behaviour.POD_GROUPS_ARE_UNITS), False)],
+    ids=["units", "before"],
 )
-def test_pods_beyond_the_min_count_wait_without_preempting(minor: Minor, bound: int, left: list[str]) -> None:
+def test_pods_beyond_the_min_count_wait_without_preempting(minor: Minor, is_left: bool) -> None:
     gang = members(3, "train", cpu="1", priority=100)
     low = pods(1, prefix="low", cpu="1", priority=10, node="n")
 
     def check(harness: SchedulerHarness) -> None:
-        assert (bound_count(harness, gang), remaining(harness, low)) == (bound, left)
-        if left:
+        assert (bound_count(harness, gang), remaining(harness, low)) == ((2, ["low-0"]) if is_left else (3, []))
+        if is_left:
             pending = next(each.metadata.name for each in gang if not harness.node_of(each.metadata.name))
             assert pending_message(harness, pending) == "0/1 nodes are available: 1 Insufficient cpu."
 
