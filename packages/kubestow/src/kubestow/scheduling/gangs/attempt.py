@@ -140,7 +140,8 @@ class GangAttempt:
             text = f"none of the {len(self.pods)} pods of {gang.name} that look for a node fits"
         if count is not None:
             text = f"0/{count} placements are available, first placement status: {text}"
-        return f"{text}, preemption: {self.preemption_message}" if self.preemption_message else text
+        # Not just "preemption", as in the message of a pod before this text.
+        return f"{text}, pod group preemption: {self.preemption_message}" if self.preemption_message else text
 
     def failure(self, message: str) -> SchedulingFailure:
         """The failure of the gang as a whole; after an error, or without any rejector, it is retried soon."""
