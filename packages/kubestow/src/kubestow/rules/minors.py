@@ -28,6 +28,7 @@ _SERVED = {
     "resource.k8s.io/v1beta2": (33, 33),
     "resource.k8s.io/v1beta1": (32, 33),
     "resource.k8s.io/v1alpha3": (31, 31),
+    "scheduling.k8s.io/v1alpha1": (35, 35),
     "scheduling.k8s.io/v1alpha2": (36, 36),
     "scheduling.k8s.io/v1alpha3": (37, _NEWEST),
     "scheduling.k8s.io/v1beta1": (37, _NEWEST),
@@ -854,6 +855,13 @@ class Behaviour(Enum):
         "GangScheduling",
         "the plugin exists",
         "there is no such plugin",
+    )
+    POD_GROUPS_ARE_OBJECTS = Rule(
+        36,
+        "Pod groups",
+        "a group is a PodGroup, which a pod names in spec.schedulingGroup; its pods are decided about in one cycle",
+        "a group is part of a Workload (v1alpha1), which a pod names in spec.workloadRef; its pods are decided about "
+        "one by one, and wait at Permit, for five minutes, until minCount of them have nodes",
     )
     GANGS_ARE_NOT_RESERVED = Rule(
         36,

@@ -63,10 +63,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
         if self._are_units and handle.feature_enabled("CompositePodGroup"):
             composites = handle.cluster.catalog(CompositePodGroup)
             self._hierarchies = Hierarchies(handle.cluster.catalog(PodGroup), composites)
-        apis = handle.cluster.pod_groups.apis
-        if not handle.feature_enabled("GenericWorkload"):
-            apis = tuple(api for api in apis if api is not KUBERNETES)
-        self._pod_groups = PodGroupLister(handle.cluster, apis)
+        self._pod_groups = PodGroupLister(handle.cluster, self._group_apis())
         self._conditions = PodGroupConditions(handle)
         self.kinds = self._pod_groups.kinds
         self.events_to_register: Sequence[EventRegistration] = (
@@ -103,6 +100,13 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 hint=self._is_schedulable_after_composite_change,
             )
             self.events_to_register = (*self.events_to_register, changed)
+
+    def _group_apis(self) -> tuple[PodGroupAPI, ...]:
+        """The APIs whose groups are gangs."""
+        apis = self.handle.cluster.pod_groups.apis
+        if self.handle.feature_enabled("GenericWorkload"):
+            return apis
+        return tuple(api for api in apis if api is not KUBERNETES)
 
     def hint_signature(self, pod: PodInfo) -> Hashable:
         """The group."""

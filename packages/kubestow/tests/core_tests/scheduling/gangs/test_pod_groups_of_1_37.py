@@ -262,3 +262,23 @@ def test_pods_that_an_error_left_untried_are_tried_again() -> None:
         assert bound_count(harness, gang) == 4
 
     after(60, gang, check, node("n", cpu="8"), group("train", 1), **OF_1_37, **enabled(FailsOnceAtReserve))
+
+
+@pytest.mark.parametrize(
+    ("points", "is_left"), [(("postFilter",), True), (("postFilter", "podGroupPostFilter"), False)]
+)
+def test_default_preemption_at_post_filter_alone_does_not_preempt_for_groups(
+    points: Sequence[str], is_left: bool
+) -> None:
+    gang = members(2, "train", cpu="1", priority=100)
+    low = pods(1, prefix="low", cpu="1", priority=10, node="n")
+
+    def check(harness: SchedulerHarness) -> None:
+        assert bound_count(harness, gang) == (0 if is_left else 2)
+        if is_left:
+            assert "preemption" not in condition(harness, "train").message
+
+    plugins: dict[str, Any] = {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}}
+    plugins |= {point: {"enabled": [{"name": "DefaultPreemption"}]} for point in points}
+    options = OF_1_37 | {"profiles": [{"plugins": plugins}]}
+    after(5, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
