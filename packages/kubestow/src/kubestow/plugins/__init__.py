@@ -39,7 +39,7 @@ from kubestow.plugins.default_preemption.default_preemption import (
     PreemptionWithoutPreEnqueue,
 )
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources, DynamicResourcesWithoutScore
-from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling, GangSchedulingInReserve
+from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling
 from kubestow.plugins.gang_scheduling.topology_placement import PodGroupPodsCount, TopologyPlacementGenerator
 from kubestow.plugins.gang_scheduling.workloads import GangSchedulingOfWorkloads
 from kubestow.plugins.image_locality import ImageLocality
@@ -98,7 +98,6 @@ _FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = (
     (Behaviour.SCORES_DEVICE_ALTERNATIVES, DynamicResourcesWithoutScore),
     (Behaviour.POD_GROUP_POST_FILTER, DefaultPreemption),
     (Behaviour.PREEMPTION_EXTENDS_PRE_ENQUEUE, PreemptionWithoutPreEnqueue),
-    (Behaviour.GANGS_ARE_NOT_RESERVED, GangSchedulingInReserve),
     (Behaviour.POD_GROUPS_ARE_OBJECTS, GangSchedulingOfWorkloads),
 )
 

@@ -861,13 +861,8 @@ class Behaviour(Enum):
         "Pod groups",
         "a group is a PodGroup, which a pod names in spec.schedulingGroup; its pods are decided about in one cycle",
         "a group is part of a Workload (v1alpha1), which a pod names in spec.workloadRef; its pods are decided about "
-        "one by one, and wait at Permit, for five minutes, until minCount of them have nodes",
-    )
-    GANGS_ARE_NOT_RESERVED = Rule(
-        36,
-        "GangScheduling",
-        "it does not extend Reserve",
-        "it extends Reserve, and profiles can enable it there",
+        "one by one, and wait at Permit, for five minutes, until minCount of them have nodes; GangScheduling extends "
+        "Reserve",
     )
     PREEMPTION_EXTENDS_PRE_ENQUEUE = Rule(
         32,

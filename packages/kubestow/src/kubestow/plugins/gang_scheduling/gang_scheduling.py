@@ -28,7 +28,6 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.pods.hierarchies import MAX_LEVELS, Hierarchies
 from kubestow.cluster.pods.pod_groups import COMPOSITE, KUBERNETES, Members, PodGroupAPI, PodGroupName, native_name
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.config import ExtensionPoint
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
@@ -306,12 +305,6 @@ def _is_ready(gang: Gang) -> bool:
     if gang.min_groups:
         return sum(map(_is_ready, gang.children)) >= gang.min_groups
     return len(gang.members.ready) >= max(1, gang.min_count)
-
-
-class GangSchedulingInReserve(GangScheduling):
-    """The plugin before :attr:`Behaviour.GANGS_ARE_NOT_RESERVED`."""
-
-    inert_at = (ExtensionPoint.RESERVE,)  # pods that are assumed are known without it
 
 
 _SCHEDULED = "Scheduled"

@@ -17,12 +17,13 @@ from kubestow.api.scheduling import Workload, WorkloadPodGroup
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.pods.pod_groups import WORKLOADS, Members, PodGroupAPI, PodGroupName
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.config import ExtensionPoint
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.gang import Gang
 from kubestow.framework.interface import Handle, Permission
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.plugins.gang_scheduling.gang_scheduling import GangSchedulingInReserve
+from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling
 
 _WORKLOAD_MISSING = 'waiting for pods\'s workload "{}" to appear in scheduling queue'
 _GROUP_MISSING = 'pod group "{}" doesn\'t exist for a workload "{}"'
@@ -32,8 +33,10 @@ _NO_WORKLOAD = 'failed to get workload {0}/{1}: workload.scheduling.k8s.io "{1}"
 _TIMEOUT = timedelta(minutes=5)
 
 
-class GangSchedulingOfWorkloads(GangSchedulingInReserve):
+class GangSchedulingOfWorkloads(GangScheduling):
     """The plugin before :attr:`Behaviour.POD_GROUPS_ARE_OBJECTS`. Groups of other projects are scheduled as later."""
+
+    inert_at = (ExtensionPoint.RESERVE,)  # pods that are assumed are known without it
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -88,7 +88,10 @@ def test_a_gang_that_does_not_fit_says_how_far_it_came() -> None:
 
 @pytest.mark.parametrize(
     ("minor", "is_left"),
-    [(without(Behaviour.POD_GROUPS_ARE_QUEUED), True), (without(Behaviour.POD_GROUPS_ARE_UNITS), False)],
+    [
+        (without(Behaviour.POD_GROUPS_ARE_QUEUED), True),
+        (without(Behaviour.POD_GROUPS_ARE_QUEUED).without(Behaviour.POD_GROUPS_ARE_UNITS), False),
+    ],
     ids=["units", "before"],
 )
 def test_pods_beyond_the_min_count_wait_without_preempting(minor: Minor, is_left: bool) -> None:
