@@ -137,11 +137,7 @@ class EntityPlaces(QueuePlaces):
         self._entered(queued, _ACTIVE, event)
 
     def push_active(self, queued: QueuedPod) -> None:
-        group = self._group_of.get(queued.info.uid)
-        super().push_active(queued if group is None else group)
-        if group is not None and queued is not group:
-            for member in group.members.values():
-                self._align(member, group)
+        super().push_active(self._group_of.get(queued.info.uid, queued))
 
     def enter_backoff(self, queued: QueuedPod, event: str) -> None:
         if not isinstance(queued, QueuedGroup):
