@@ -126,7 +126,11 @@ class Scheduler:
             environment, self.leadership, configuration.profiles[0].scheduler_name
         )
         self.dispatcher = Dispatcher(
-            environment, known_pod=self.pods.get, leadership=self.leadership, minor=gates.minor
+            environment,
+            known_pod=self.pods.get,
+            leadership=self.leadership,
+            may_be_bound=self._barriers.may_be_bound,
+            minor=gates.minor,
         )
         notifier, requests = ChangeNotifier(), QueueRequests()
         self.profiles: dict[str, Profile] = {}

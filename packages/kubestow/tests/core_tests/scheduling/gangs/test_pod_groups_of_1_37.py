@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,13 @@ from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pend
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import Condition, PodGroup
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Handle, ReservePlugin
 from kubestow.framework.status import Status
 from kubestow.rules.minors import Behaviour, Minor
-from kubestow.testing import node, pod, pods
+from kubestow.scheduling.interfaces import ObjectReference
+from kubestow.testing import MemoryCluster, node, pod, pods
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 OF_1_37: dict[str, Any] = {"minor": Minor(37), "gates": {"GenericWorkload": True}}
@@ -285,3 +288,30 @@ def test_default_preemption_at_post_filter_alone_does_not_preempt_for_groups(
     plugins |= {point: {"enabled": [{"name": "DefaultPreemption"}]} for point in points}
     options = OF_1_37 | {"profiles": [{"plugins": plugins}]}
     after(5, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
+
+
+class BindingsFail(MemoryCluster):
+    """The first binding of train-1 is throttled, and train-0 is deleted before it is retried."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[str] = []
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        self.sent.append(pod.name)
+        if pod.name == "train-0":
+            await asyncio.sleep(1)
+        else:
+            self.remove(self.pod("train-0"))
+        raise APIError(429, "TooManyRequests", "throttled")
+
+
+def test_a_binding_is_not_retried_once_the_gang_has_too_few_pods() -> None:
+    cluster = BindingsFail()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, members(2, "train"))
+        await harness.advance(20)
+        assert cluster.sent.count("train-1") == 1
+
+    in_virtual_time(scenario, node("n"), group("train", 2), cluster=cluster, **OF_1_37)
