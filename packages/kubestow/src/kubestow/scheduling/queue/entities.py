@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.gang import GangOutcome, GangPlugin
+from kubestow.framework.interface import PreEnqueuePlugin
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.queue.gating import Gating, GatingAfterBackoff
 from kubestow.scheduling.queue.moves import QueueMoves
@@ -266,14 +267,17 @@ class EntityGating(Gating):
 
     def _own_status(self, queued: QueuedPod) -> Status:
         """What the PreEnqueue plugins say of one pod, apart from that of its group."""
-        gates = [gate for gate in self._gates_of(queued) if not isinstance(gate, GangPlugin)]
-        if not gates:
-            return SUCCESS
-        return self._profiles[queued.info.spec.scheduler_name].queueing.run_pre_enqueue_plugins(queued.info, gates)
+        return self._run(queued, [gate for gate in self._gates_of(queued) if not isinstance(gate, GangPlugin)])
 
     def _status_of_group(self, group: QueuedGroup) -> Status:
         """What the PreEnqueue plugin of groups says; it is the same for all pods."""
-        return self._profiles[group.info.spec.scheduler_name].gangs.run_gang_pre_enqueue(group.info)
+        first = next(iter(group.members.values()))
+        return self._run(first, [gate for gate in self._gates_of(first) if isinstance(gate, GangPlugin)])
+
+    def _run(self, queued: QueuedPod, gates: Sequence[PreEnqueuePlugin]) -> Status:
+        if not gates:
+            return SUCCESS
+        return self._profiles[queued.info.spec.scheduler_name].queueing.run_pre_enqueue_plugins(queued.info, gates)
 
     def _gate(
         self,
@@ -495,7 +499,7 @@ class EntityQueue(SchedulingQueue):
         super().return_after_failure(queued, rejectors=rejectors, pending_plugins=pending_plugins, now=now)
         group = self.places.group_of(queued.info.uid)
         if group is not None and not is_of_attempt:
-            self._delay(group, expiration_of_pod(queued, self.places), now)
+            self._delay(group, self.places.backoff_policy.expiration(queued), now)
 
     def _delay(self, group: QueuedGroup, until: float, now: float) -> None:
         """A pod has come back from a binding that failed: its group is not tried before the pod's own backoff ends."""
@@ -555,8 +559,3 @@ class EntityQueue(SchedulingQueue):
             if group is not None:
                 self._delay(group, until, now)
         return until
-
-
-def expiration_of_pod(queued: QueuedPod, places: QueuePlaces) -> float:
-    """When the backoff of a pod would end if it was queued by itself."""
-    return places.backoff_policy.expiration(queued)
