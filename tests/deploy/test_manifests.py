@@ -255,7 +255,7 @@ def test_the_cluster_role_allows_exactly_the_watched_resources(directory: str) -
     watched = {(group_of(resource), resource.plural) for resource in listed}
     projects = ("scheduling.x-k8s.io", "scheduling.volcano.sh", "scheduling.incubator.k8s.io")
     groups = {(group, "podgroups") for group in ("scheduling.k8s.io", *projects)}
-    groups |= {("scheduling.k8s.io", "compositepodgroups")}
+    groups |= {("scheduling.k8s.io", plural) for plural in ("compositepodgroups", "workloads")}
     definitions = {("apiextensions.k8s.io", "customresourcedefinitions")}
     assert allowed == watched | groups | definitions
 

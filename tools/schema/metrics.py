@@ -61,7 +61,9 @@ _NAMES = (
     "scheduler_preemption_goroutines_duration_seconds",
     "scheduler_preemption_goroutines_execution_total",
     "scheduler_preemption_victims",
+    "scheduler_queue_incoming_entities_total",
     "scheduler_queue_incoming_pods_total",
+    "scheduler_queued_entities",
     "scheduler_queueing_hint_execution_duration_seconds",
     "scheduler_resourceclaim_creates_total",
     "scheduler_schedule_attempts_total",
@@ -70,6 +72,8 @@ _NAMES = (
     "scheduler_scheduling_attempt_duration_seconds",
     "scheduler_unschedulable_pods",
     "scheduler_volume_scheduling_stage_error_total",
+    "scheduler_workload_preemption_attempts_total",
+    "scheduler_workload_preemption_victims",
 )
 _OF_DEVICES = ["driver", "profile", "status"]
 #: What the lists lack of the metrics that the scheduler's code defines.
@@ -80,6 +84,10 @@ _UNLISTED: dict[str, dict[str, Any]] = {
         "labels": _OF_DEVICES,
         "buckets": [0.1 * 2**power for power in range(14)],
     },
+    "scheduler_queue_incoming_entities_total": {"type": "Counter", "labels": ["event", "queue", "type"]},
+    "scheduler_queued_entities": {"type": "Gauge", "labels": ["queue", "type"]},
+    "scheduler_workload_preemption_attempts_total": {"type": "Counter", "labels": ["result"]},
+    "scheduler_workload_preemption_victims": {"type": "Histogram", "buckets": [2**power for power in range(11)]},
 }
 _ABOUT = {
     "source": "kubernetes 1.31 to 1.37, test/instrumentation and pkg/scheduler/metrics",

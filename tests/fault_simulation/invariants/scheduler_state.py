@@ -11,6 +11,7 @@ from typing import Any
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.config import FeatureGates
+from kubestow.scheduling.queue.entities import EntityQueue
 from kubestow.scheduling.queue.unschedulable import Cohort, UnschedulablePods
 from kubestow.scheduling.queued_pod import Place
 from tests.fault_simulation.apiserver.server import SimulatedServer, ended
@@ -87,6 +88,8 @@ def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:
         if queued[uid].info.metadata.resource_version != pods[uid].metadata.resource_version:
             yield f"{name} queues an old state of pod {uid}"
         is_waiting = queued[uid].place in (Place.UNSCHEDULABLE, Place.GATED)
+        if queued[uid].place is Place.BACKOFF and isinstance(scheduler.queue, EntityQueue):
+            is_waiting = scheduler.queue.places.group_of(uid) is not None  # a rejected group is tried again and again
         if server.nodes() and not is_waiting and not spans_zones(server, pods[uid]):
             yield f"{name} keeps pod {uid} in {queued[uid].place.value}"
     queue = scheduler.queue

@@ -47,7 +47,6 @@ _MAX_IDLE = 900.0
 _CHECK_PERIOD = 1.0
 #: So many decisions pass between two reports of progress.
 _PROGRESS_PERIOD = 256
-_BUSY_PLACES = (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF, Place.IN_FLIGHT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +291,7 @@ class _Run:
         counts = scheduler.queue.counts()
         if counts[Place.GATED] and self._loop.time() - self._last_change <= scheduler.longest_pause:
             return False  # periodic work of a plugin may admit them
-        return not any(counts[place] for place in _BUSY_PLACES) and not scheduler.work_in_progress
+        return not scheduler.queue.is_busy(self._last_change) and not scheduler.work_in_progress
 
     # -- results ---------------------------------------------------------------------------------------------------
 

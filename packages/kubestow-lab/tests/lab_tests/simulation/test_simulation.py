@@ -19,12 +19,14 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.config import FeatureGates
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.reports.model import Paragraph, Table, amount_text
+from kubestow.rules.minors import Minor
 from kubestow.testing import builders
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.manifests import resulting_objects
@@ -195,6 +197,26 @@ def test_a_gang_that_does_not_fit_stays_pending_as_a_whole(tmp_path: Path) -> No
         within = cluster(tmp_path, node("a", cpu=cpu))
         found = arrivals(tmp_path, group, *members, within=within)
         assert Simulation(within, found, configuration).run().count(OutcomeState.RUNNING) == placed
+
+
+def test_a_simulation_ends_though_groups_of_1_37_are_tried_again_and_again(tmp_path: Path) -> None:
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "team"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    }
+    members = [pod(f"m{i}", cpu="1") for i in range(3)]
+    for member in members:
+        member["spec"]["schedulingGroup"] = {"podGroupName": "team"}
+    within = cluster(tmp_path, node("a", cpu="2"))
+    found, gates = (
+        arrivals(tmp_path, group, *members, within=within),
+        FeatureGates({"GenericWorkload": True}, minor=Minor(37)),
+    )
+    result = Simulation(within, found, gates=gates).run()
+    assert (result.count(OutcomeState.PENDING), list(result.remarks)) == (3, [])
+    assert result.run["seconds"] < 60
 
 
 @pytest.mark.parametrize("mode", ["WaitForFirstConsumer", "Immediate"])

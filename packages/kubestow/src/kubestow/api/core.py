@@ -245,6 +245,14 @@ class PodSchedulingGroup(APIObject, frozen=True):
     pod_group_name: str | None = None
 
 
+class WorkloadReference(APIObject, frozen=True):
+    """``spec.workloadRef`` of a pod, as in 1.35: its Workload, a pod group of it, and a replica of the group."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
 class PodSpec(APIObject, frozen=True):
     """``spec`` of a pod."""
 
@@ -267,6 +275,7 @@ class PodSpec(APIObject, frozen=True):
     host_network: bool = False
     host_users: bool | None = None
     scheduling_group: PodSchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
     security_context: SecurityContext | None = None
 
 

@@ -1,4 +1,4 @@
-"""The groups of Kubernetes (scheduling.k8s.io), as gang scheduling reads them: PodGroup and CompositePodGroup.
+"""The groups of Kubernetes (scheduling.k8s.io), as gang scheduling reads them: PodGroup, CompositePodGroup, Workload.
 
 Those of older versions are converted when they are read (:mod:`kubestow.api.conversion`).
 """
@@ -118,3 +118,24 @@ class CompositePodGroup(CustomObject, frozen=True):
     resource: ClassVar[str] = "compositepodgroups.v1alpha3.scheduling.k8s.io"
     is_namespaced: ClassVar[bool] = True
     spec: CompositePodGroupSpec = CompositePodGroupSpec()
+
+
+class WorkloadPodGroup(APIObject, frozen=True):
+    """``spec.podGroups[]`` of a Workload; each of its replicas is a gang."""
+
+    name: str = ""
+    policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+
+
+class WorkloadSpec(APIObject, frozen=True):
+    """``spec`` of a Workload."""
+
+    pod_groups: list[WorkloadPodGroup] = []
+
+
+class Workload(CustomObject, frozen=True):
+    """The Workload of 1.35 (scheduling.k8s.io/v1alpha1), whose pods name it in ``spec.workloadRef``."""
+
+    resource: ClassVar[str] = "workloads.v1alpha1.scheduling.k8s.io"
+    is_namespaced: ClassVar[bool] = True
+    spec: WorkloadSpec = WorkloadSpec()

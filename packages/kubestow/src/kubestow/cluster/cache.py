@@ -21,7 +21,7 @@ from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.placed_pods import CHANGED, Nominations, PlacedPod, PlacedPods, PlacementListener
 from kubestow.cluster.pods.affinity_terms import IndexKeys
-from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroups
+from kubestow.cluster.pods.pod_groups import KUBERNETES, WORKLOADS, PodGroupAPI, PodGroups
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, Shapes
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.cluster.simulation import Simulation
@@ -30,6 +30,7 @@ from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters, PlacedShapes, PodCounter
 from kubestow.config import FeatureGates
 from kubestow.errors import KubestowError
+from kubestow.rules.minors import Behaviour
 from kubestow.rules.requests import RequestRules
 
 T = TypeVar("T", bound=KubernetesObject)
@@ -98,7 +99,11 @@ class Cluster:
             undo_log=self._undo_log,
         )
         #: The members of pod groups, those without a node included.
-        self.pod_groups = PodGroups(self._placed_pods.by_uid.keys(), pod_group_apis)
+        self.pod_groups = PodGroups(
+            self._placed_pods.by_uid.keys(),
+            pod_group_apis,
+            own=KUBERNETES if gates.minor.has(Behaviour.POD_GROUPS_ARE_OBJECTS) else WORKLOADS,
+        )
         self._pod_listeners: list[ReferenceType[PodListener]] = []
 
     # -- reading -------------------------------------------------------------------------------------------------

@@ -137,7 +137,6 @@ NOT_IMPLEMENTED = frozenset(
         "DRAControlPlaneController",
         "DRADerivedAttributes",
         "DRADeviceCompatibilityGroups",
-        "DRAFractionalCapacityRange",
         "DRAListTypeAttributes",
         "DRANodeAllocatableResources",
         "DRAOptionalNodeOperations",

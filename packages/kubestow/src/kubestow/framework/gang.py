@@ -86,6 +86,13 @@ class GangSource(Plugin):
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """The gang of a pod, None for a pod that is scheduled by itself."""
 
+    def queued_group_of(self, pod: PodInfo) -> Hashable | None:
+        """The name of the gang with which the pod is one entity of the queue (Behaviour.POD_GROUPS_ARE_QUEUED).
+
+        None for a pod that is queued by itself, as those of gangs without terms are.
+        """
+        return None
+
     def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
         """Called after every attempt to schedule a gang; the message says why it failed."""
 

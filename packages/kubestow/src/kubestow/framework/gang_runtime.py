@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from operator import index
 from random import Random
 
@@ -22,8 +22,8 @@ from kubestow.framework.gang import (
     PlacementScorePlugin,
     Proposal,
 )
-from kubestow.framework.plugin_caller import PluginCaller, logged_error, may_gate, truth
-from kubestow.framework.status import SUCCESS, Status
+from kubestow.framework.plugin_caller import PluginCaller, hashable, logged_error, may_gate, truth, unless_it_fails
+from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.framework.validation import as_gang, as_placement, as_scores, as_status, in_range, unexpected
 
 _NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
@@ -40,6 +40,18 @@ class GangRuntime(PluginCaller):
         if plugin is None:
             return None
         return as_gang(plugin, self.call(plugin, "GangOf", plugin.gang_of, pod))
+
+    def queued_group_of(self, pod: PodInfo) -> Hashable | None:
+        """The gang with which a pod is one entity of the queue; None for a pod that is queued by itself.
+
+        A pod for which the plugin fails is queued by itself, and its own attempt reports the failure.
+        """
+        plugin = self.plugins.gang_source
+        if plugin is None:
+            return None
+        return unless_it_fails(
+            None, plugin.name, "QueuedGroupOf", lambda: hashable(plugin.queued_group_of(pod)), pod=pod.key
+        )
 
     def run_gang_pre_enqueue(self, pod: PodInfo) -> Status:
         """What PreEnqueue of the gang plugin returns for a pod now; SUCCESS in a profile without one."""
@@ -68,6 +80,11 @@ class GangRuntime(PluginCaller):
                 self.call(plugin, "Concluded", plugin.attempt_ended, gang, outcome, message)
             except PluginError as error:
                 logged_error(error)
+
+    def gang_preemption_ended(self, code: Code) -> None:
+        """Report the end of PodGroupPostFilter to the observer."""
+        if self.observer is not None:
+            self.observer.gang_preemption_ended(code)
 
     def preempts_as_a_whole(self, gang: Gang) -> bool:
         """Whether pods are evicted for the gang as a whole; False without a plugin for that, or when it fails."""

@@ -87,6 +87,10 @@ class SchedulerMetrics(MetricSet):
         self.incoming_pods = self.counter(
             "scheduler_queue_incoming_pods_total", "Number of pods added to the scheduling queues, by queue and event."
         )
+        self.incoming_entities = self.counter(
+            "scheduler_queue_incoming_entities_total",
+            "Number of pods and of pod groups added to the scheduling queues as entities, by queue and event.",
+        )
         self.hint_duration = self.histogram(
             "scheduler_queueing_hint_execution_duration_seconds",
             "Latency in seconds of a queueing hint function of a plugin.",
@@ -139,6 +143,12 @@ class SchedulerMetrics(MetricSet):
         self.preemption_attempts = self.counter("scheduler_preemption_attempts_total", "Number of preemption attempts.")
         self.preemption_victims = self.histogram(
             "scheduler_preemption_victims", "Number of victims selected by one preemption."
+        )
+        self.group_preemption_attempts = self.counter(
+            "scheduler_workload_preemption_attempts_total", "Number of preemption attempts for pod groups, by result."
+        )
+        self.group_preemption_victims = self.histogram(
+            "scheduler_workload_preemption_victims", "Number of victims selected by one preemption for a pod group."
         )
         self.evictions_duration = self.histogram(
             "scheduler_preemption_goroutines_duration_seconds",

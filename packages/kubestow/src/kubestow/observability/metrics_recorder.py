@@ -20,6 +20,7 @@ from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Call, Observer, Result
+from kubestow.scheduling.preemption.evictions import SEVERAL_NODES
 from kubestow.scheduling.queued_pod import QueuedPod
 
 #: One in this many scheduling cycles records the durations of single plugin calls.
@@ -71,6 +72,9 @@ class MetricsRecorder(Observer):
         self._scheduling_duration = (
             metrics.scheduling_duration if metrics.scheduling_duration in metrics.families else None
         )
+        has_group_preemption = metrics.group_preemption_victims in metrics.families
+        #: The victims of groups, which count as those of pods where they have no metric of their own.
+        self._group_victims = metrics.group_preemption_victims if has_group_preemption else metrics.preemption_victims
         self._writes: dict[tuple[Call, bool], tuple[CounterCell, HistogramCell]] = {}
 
     def plugin_observer(self, scheduler_name: str) -> PluginObserver:
@@ -103,7 +107,8 @@ class MetricsRecorder(Observer):
         self.metrics.permit_wait_duration.labels(code.value).observe(seconds)
 
     def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
-        self.metrics.preemption_victims.labels().observe(len(victims))
+        metric = self._group_victims if node_name == SEVERAL_NODES else self.metrics.preemption_victims
+        metric.labels().observe(len(victims))
 
     def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
         result = "success" if succeeded else "error"
@@ -130,6 +135,13 @@ class MetricsRecorder(Observer):
         self.metrics.device_wait_duration.labels(*labels).observe(seconds)
 
     def pod_enqueued(self, place: str, event: str) -> None:
+        self.metrics.incoming_pods.labels(event, place).value += 1
+
+    def group_enqueued(self, place: str, event: str, pods: int) -> None:
+        self.metrics.incoming_pods.labels(event, place).value += pods
+        self.metrics.incoming_entities.labels(event, place, "podgroup").value += 1
+
+    def group_joined(self, place: str, event: str) -> None:
         self.metrics.incoming_pods.labels(event, place).value += 1
 
     def event_handled(self, event: str, seconds: float) -> None:
@@ -214,6 +226,9 @@ class _ProfileRecorder(PluginObserver):
     def queueing_hint_called(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         self._metrics.hint_duration.labels(event, hint, plugin).observe(seconds)
 
+    def gang_preemption_ended(self, code: Code) -> None:
+        self._metrics.group_preemption_attempts.labels(code.value).value += 1
+
     def gang_attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
         self._metrics.gang_attempts.labels(self._profile, outcome).value += 1
         self._metrics.gang_attempt_duration.labels(self._profile, outcome).observe(seconds)
@@ -250,12 +265,21 @@ class _RecorderOfOtherLabels(MetricsRecorder):
     ) -> None:
         super().__init__(metrics)
         self.label, self._queue_label = label, queue_label
+        self._counts_entities = metrics.incoming_entities in metrics.families
 
     def plugin_observer(self, scheduler_name: str) -> PluginObserver:
         return _ProfileRecorderOfOtherLabels(self, scheduler_name)
 
     def pod_enqueued(self, place: str, event: str) -> None:
-        super().pod_enqueued(place, self._queue_label(event))
+        super().pod_enqueued(place, label := self._queue_label(event))
+        if self._counts_entities:
+            self.metrics.incoming_entities.labels(label, place, "pod").value += 1
+
+    def group_enqueued(self, place: str, event: str, pods: int) -> None:
+        super().group_enqueued(place, self._queue_label(event), pods)
+
+    def group_joined(self, place: str, event: str) -> None:
+        super().group_joined(place, self._queue_label(event))
 
     def event_handled(self, event: str, seconds: float) -> None:
         super().event_handled(self.label(event), seconds)

@@ -55,6 +55,7 @@ def add_state_gauges(
         metrics.gauge(name, documentation, read=samples)
 
     add("scheduler_pending_pods", "Number of pending pods, by queue.", _pending)
+    add("scheduler_queued_entities", "Number of pods and of pod groups in the queue as entities, by queue.", _entities)
     add("scheduler_unschedulable_pods", "Number of unschedulable pods, by plugin that rejected them.", _unschedulable)
     add("scheduler_inflight_events", "Number of events recorded for pods that are being scheduled.", _in_flight)
     add("scheduler_goroutines", "Number of running background tasks, by operation.", _tasks)
@@ -111,8 +112,20 @@ def add_state_gauges(
 
 def _pending(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
     counts = scheduler.queue.counts()
+    incomplete = scheduler.queue.incomplete_count()
     for queue, places in _QUEUES.items():
-        yield (queue,), sum(counts[place] for place in places)
+        count = sum(counts[place] for place in places)
+        yield (queue,), count - incomplete if queue == "gated" and incomplete is not None else count
+    if incomplete is not None:
+        yield ("incomplete",), incomplete
+        yield ("pending",), scheduler.queue.returned_count()
+
+
+def _entities(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
+    counts = scheduler.queue.entity_counts()
+    for kind in ("pod", "podgroup"):
+        for queue, places in _QUEUES.items():
+            yield (queue, kind), sum(counts[place, kind] for place in places)
 
 
 def _unschedulable(scheduler: Scheduler) -> Samples:

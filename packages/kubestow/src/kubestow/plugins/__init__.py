@@ -39,8 +39,9 @@ from kubestow.plugins.default_preemption.default_preemption import (
     PreemptionWithoutPreEnqueue,
 )
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources, DynamicResourcesWithoutScore
-from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling, GangSchedulingInReserve
+from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling
 from kubestow.plugins.gang_scheduling.topology_placement import PodGroupPodsCount, TopologyPlacementGenerator
+from kubestow.plugins.gang_scheduling.workloads import GangSchedulingOfWorkloads
 from kubestow.plugins.image_locality import ImageLocality
 from kubestow.plugins.inter_pod_affinity import InterPodAffinity
 from kubestow.plugins.node_affinity import NodeAffinity
@@ -97,7 +98,7 @@ _FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = (
     (Behaviour.SCORES_DEVICE_ALTERNATIVES, DynamicResourcesWithoutScore),
     (Behaviour.POD_GROUP_POST_FILTER, DefaultPreemption),
     (Behaviour.PREEMPTION_EXTENDS_PRE_ENQUEUE, PreemptionWithoutPreEnqueue),
-    (Behaviour.GANGS_ARE_NOT_RESERVED, GangSchedulingInReserve),
+    (Behaviour.POD_GROUPS_ARE_OBJECTS, GangSchedulingOfWorkloads),
 )
 
 #: The in-tree plugins that a minor version does not have without a behaviour.

@@ -28,6 +28,7 @@ _SERVED = {
     "resource.k8s.io/v1beta2": (33, 33),
     "resource.k8s.io/v1beta1": (32, 33),
     "resource.k8s.io/v1alpha3": (31, 31),
+    "scheduling.k8s.io/v1alpha1": (35, 35),
     "scheduling.k8s.io/v1alpha2": (36, 36),
     "scheduling.k8s.io/v1alpha3": (37, _NEWEST),
     "scheduling.k8s.io/v1beta1": (37, _NEWEST),
@@ -822,6 +823,13 @@ class Behaviour(Enum):
         "they have one priority and one preemption policy, that of the group, or fail; one gated pod gates all",
         "pods beyond the minCount are scheduled by themselves; pods may differ in priority; gated pods do not count",
     )
+    POD_GROUPS_ARE_QUEUED = Rule(
+        37,
+        "Queue",
+        "a pod group, or a tree of them, is one entity: it has its own order, backoff (at most the maximum times the "
+        "square root of its size) and attempts; after a failure it backs off, whatever the events",
+        "the pods of a group are queued one by one, and popped and requeued together",
+    )
     POD_GROUPS_ARE_INITIALLY_SCHEDULED = Rule(
         37,
         "Pod groups",
@@ -848,11 +856,13 @@ class Behaviour(Enum):
         "the plugin exists",
         "there is no such plugin",
     )
-    GANGS_ARE_NOT_RESERVED = Rule(
+    POD_GROUPS_ARE_OBJECTS = Rule(
         36,
-        "GangScheduling",
-        "it does not extend Reserve",
-        "it extends Reserve, and profiles can enable it there",
+        "Pod groups",
+        "a group is a PodGroup, which a pod names in spec.schedulingGroup; its pods are decided about in one cycle",
+        "a group is part of a Workload (v1alpha1), which a pod names in spec.workloadRef; its pods are decided about "
+        "one by one, and wait at Permit, for five minutes, until minCount of them have nodes; GangScheduling extends "
+        "Reserve",
     )
     PREEMPTION_EXTENDS_PRE_ENQUEUE = Rule(
         32,

@@ -92,6 +92,12 @@ class Observer:
     def pod_enqueued(self, place: str, event: str) -> None:
         """A pod entered the ``active``, ``backoff`` or ``unschedulable`` part of the queue because of an event."""
 
+    def group_enqueued(self, place: str, event: str, pods: int) -> None:
+        """The same of a pod group that is one entity of the queue, with so many pods."""
+
+    def group_joined(self, place: str, event: str) -> None:
+        """A pod joined such a group in that part of the queue."""
+
     def event_handled(self, event: str, seconds: float) -> None:
         """A cluster event was handled, the requeueing of pods included."""
 

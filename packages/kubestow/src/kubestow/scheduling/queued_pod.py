@@ -20,6 +20,10 @@ class QueueingStrategy(Enum):
     AFTER_BACKOFF = "after backoff"
     IMMEDIATELY = "immediately"
 
+    def outranks(self, other: QueueingStrategy) -> bool:
+        """Whether it takes a pod to activeQ sooner than another one."""
+        return self is QueueingStrategy.IMMEDIATELY and other is not self
+
 
 class Place(Enum):
     """Where a pod is in the queue."""

@@ -287,7 +287,7 @@ def test_preemption_did_not_extend_pre_enqueue() -> None:
 
 
 def test_gangs_were_reserved() -> None:
-    behaviour, source = Behaviour.GANGS_ARE_NOT_RESERVED, v1(profiles=[profile(reserve=enabled("GangScheduling"))])
+    behaviour, source = Behaviour.POD_GROUPS_ARE_OBJECTS, v1(profiles=[profile(reserve=enabled("GangScheduling"))])
     assert errors(source, before(behaviour)) == []
     (error,) = errors(source, behaviour.since)
     assert error.endswith('plugin "GangScheduling" does not extend ReservePlugin plugin')

@@ -39,6 +39,10 @@ def names(minor: Minor) -> set[str]:
         ("scheduler_pod_scheduled_after_flush_total", 36, 37),
         ("scheduler_podgroup_schedule_attempts_total", 36, 37),
         ("scheduler_pending_pods", 31, 37),
+        ("scheduler_queued_entities", 37, 37),
+        ("scheduler_queue_incoming_entities_total", 37, 37),
+        ("scheduler_workload_preemption_attempts_total", 37, 37),
+        ("scheduler_workload_preemption_victims", 37, 37),
         ("scheduler_volume_scheduling_stage_error_total", 31, 37),
     ],
 )

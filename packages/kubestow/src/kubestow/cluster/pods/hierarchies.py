@@ -1,14 +1,11 @@
 """Trees of Kubernetes' pod groups: PodGroups at the leaves, CompositePodGroups above them, at most four levels.
 
-A group names its parent. The children of a composite group are looked up in an index, which is built anew after groups
-have changed.
+A group names its parent. The children of a composite group are looked up in an index that follows the catalogs.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.cluster.changes.catalog import Catalog
@@ -19,45 +16,56 @@ MAX_LEVELS = 4
 Group = PodGroup | CompositePodGroup
 
 
-class _Children(NamedTuple):
-    versions: tuple[int, int]
-    by_parent: dict[tuple[str, str], list[Group]]
+def ancestors(group: Group, composites: Catalog[CompositePodGroup]) -> Iterator[CompositePodGroup | None]:
+    """The composite groups above a group, its parent first; then None if one is missing or they are too many."""
+    levels, namespace = 1, group.metadata.namespace
+    while name := group.spec.parent_composite_pod_group_name:
+        parent = composites.get(namespace, name)
+        levels += 1
+        if parent is None or levels > MAX_LEVELS:
+            yield None
+            return
+        yield parent
+        group = parent
 
 
 class Hierarchies:
-    """The trees of a cluster."""
+    """The trees of a cluster, for as long as the catalogs exist."""
 
     def __init__(self, groups: Catalog[PodGroup], composites: Catalog[CompositePodGroup]) -> None:
-        self._groups, self._composites = groups, composites
-        self._children = _Children((-1, -1), {})
+        self._composites = composites
+        #: The groups that name each parent, by their kind and name; the namespace is in front of the parent's name.
+        self._children: dict[tuple[str, str], dict[tuple[type, str], Group]] = {}
+        groups.subscribe(self._changed)
+        composites.subscribe(self._changed)
 
-    def ancestors(self, group: Group) -> Iterator[CompositePodGroup | None]:
-        """The composite groups above a group, its parent first; then None if one is missing or they are too many."""
-        levels, namespace = 1, group.metadata.namespace
-        while name := group.spec.parent_composite_pod_group_name:
-            parent = self._composites.get(namespace, name)
-            levels += 1
-            if parent is None or levels > MAX_LEVELS:
-                yield None
-                return
-            yield parent
-            group = parent
+    def _changed(self, before: Group | None, after: Group | None) -> None:
+        if before is not None and (parent := _parent(before)) is not None:
+            children = self._children[parent]
+            if after is None or _parent(after) != parent:
+                del children[type(before), before.metadata.name]
+                if not children:
+                    del self._children[parent]
+        if after is not None and (parent := _parent(after)) is not None:
+            self._children.setdefault(parent, {})[type(after), after.metadata.name] = after
 
     def root_of(self, group: Group) -> Group | None:
         """The group at the top, which may be the group itself; None if a composite group is missing."""
         root: Group | None = group
-        for ancestor in self.ancestors(group):
+        for ancestor in ancestors(group, self._composites):
             root = ancestor
         return root
 
     def children(self, composite: CompositePodGroup) -> list[Group]:
-        """The groups that name a composite group as their parent, in the order in which they were added."""
-        versions = self._groups.version, self._composites.version
-        if self._children.versions != versions:
-            by_parent: dict[tuple[str, str], list[Group]] = defaultdict(list)
-            everything: list[Group] = [*self._groups, *self._composites]
-            for group in everything:
-                if name := group.spec.parent_composite_pod_group_name:
-                    by_parent[group.metadata.namespace, name].append(group)
-            self._children = _Children(versions, by_parent)
-        return self._children.by_parent.get((composite.metadata.namespace, composite.metadata.name), [])
+        """The groups that name a composite group as their parent, the oldest first, then in the order of names."""
+        children = self._children.get((composite.metadata.namespace, composite.metadata.name), {})
+        return sorted(children.values(), key=_age)
+
+
+def _age(group: Group) -> tuple[str, str]:
+    return group.metadata.creation_timestamp or "", group.metadata.name
+
+
+def _parent(group: Group) -> tuple[str, str] | None:
+    name = group.spec.parent_composite_pod_group_name
+    return (group.metadata.namespace, name) if name else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kubestow.api.core import Pod
-from kubestow.api.scheduling import PodGroup
+from kubestow.api.scheduling import PodGroup, Workload
 from kubestow.cluster.pods.shapes import PodInfo
 
 
@@ -30,6 +30,8 @@ class PodGroupAPI:
     #: How many pods a group, given as its struct, needs at the same time, and how many seconds those with nodes wait
     #: for each other before they are bound; None or 0 for the default.
     gang_policy: Callable[[Any], tuple[int, float | None]]
+    #: Whether a pod joins its group also if it is terminating or gated.
+    counts_gated_pods: bool = False
 
 
 def _kubernetes_group_of(pod: Pod) -> str | None:
@@ -42,7 +44,19 @@ def _kubernetes_gang_policy(group: PodGroup) -> tuple[int, None]:
     return (0 if gang is None else gang.min_count), None
 
 
+def _workload_group_of(pod: Pod) -> str | None:
+    reference = pod.spec.workload_ref
+    if reference is None:
+        return None
+    return f"{reference.name}/{reference.pod_group}/{reference.pod_group_replica_key}"
+
+
 KUBERNETES = PodGroupAPI("scheduling.k8s.io", PodGroup, _kubernetes_group_of, _kubernetes_gang_policy)
+
+WORKLOADS = PodGroupAPI(
+    "workloads.scheduling.k8s.io", Workload, _workload_group_of, lambda workload: (0, None), counts_gated_pods=True
+)
+"""Kubernetes' own groups in 1.35, ``workload/group/replica``; the Workload has the policy of each group."""
 
 
 class PodGroupName(NamedTuple):
@@ -82,6 +96,11 @@ class Members:
         """The uids of the ready members that are on nodes, assumed ones included."""
         return frozenset(self.ready.keys() & self._on_nodes)
 
+    @property
+    def on_nodes(self) -> frozenset[str]:
+        """The uids of all members that are on nodes, assumed ones included."""
+        return frozenset(self.pods.keys() & self._on_nodes)
+
     def put(self, info: PodInfo) -> bool:
         """Add or replace a member; whether it has become ready."""
         self.pods[info.uid] = info
@@ -105,12 +124,16 @@ class Members:
 class PodGroups:
     """The groups that have members.
 
-    ``on_nodes`` is a live view of the uids of all placed pods. ``apis`` are those of other projects.
+    ``on_nodes`` is a live view of the uids of all placed pods. ``apis`` are those of other projects, ``own`` is that of
+    Kubernetes.
     """
 
-    def __init__(self, on_nodes: KeysView[str], apis: Iterable[PodGroupAPI] = ()) -> None:
+    def __init__(
+        self, on_nodes: KeysView[str], apis: Iterable[PodGroupAPI] = (), *, own: PodGroupAPI = KUBERNETES
+    ) -> None:
         #: The APIs whose groups count, Kubernetes' own first.
-        self.apis = (KUBERNETES, *apis)
+        self.apis = (own, *apis)
+        self._with_gated_pods = {api.name for api in self.apis if api.counts_gated_pods}
         self._on_nodes = on_nodes
         self._members: dict[PodGroupName, Members] = {}
         self._names: dict[str, tuple[PodGroupName, ...]] = {}
@@ -151,8 +174,14 @@ class PodGroups:
             if name not in names:
                 self._leave(name, info.uid)
         self._names[info.uid] = names
-        became_ready = [self._members.setdefault(name, Members(self._on_nodes)).put(info) for name in names]
-        return any(became_ready)
+        has_joined = [self._join(name, info) for name in names]
+        return any(has_joined)
+
+    def _join(self, name: PodGroupName, info: PodInfo) -> bool:
+        members = self._members.setdefault(name, Members(self._on_nodes))
+        is_new = info.uid not in members.pods
+        becomes_ready = members.put(info)
+        return becomes_ready or (is_new and name.api in self._with_gated_pods)
 
     def remove(self, uid: str) -> None:
         """Remove a pod from its groups."""

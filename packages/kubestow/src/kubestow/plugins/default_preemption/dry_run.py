@@ -35,7 +35,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes
-from kubestow.cluster.pods.hierarchies import Hierarchies
+from kubestow.cluster.pods.hierarchies import ancestors
 from kubestow.cluster.pods.pod_groups import native_name
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
@@ -295,7 +295,7 @@ class PlacedGroup(NamedTuple):
 def placed_pod_groups(cluster: Cluster) -> Iterator[PlacedGroup]:
     """Kubernetes' own pod groups that have placed pods."""
     groups, table = cluster.catalog(PodGroup), cluster.nodes.pod_table
-    hierarchies = Hierarchies(groups, cluster.catalog(CompositePodGroup))
+    composites = cluster.catalog(CompositePodGroup)
     trees: dict[tuple[str, str], PlacedGroup] = {}
     for name in cluster.pod_groups:
         if not native_name(name):
@@ -307,7 +307,7 @@ def placed_pod_groups(cluster: Cluster) -> Iterator[PlacedGroup]:
             if placed:
                 yield PlacedGroup(None, False, placed)
             continue
-        above = [ancestor for ancestor in hierarchies.ancestors(group) if ancestor is not None]
+        above = [ancestor for ancestor in ancestors(group, composites) if ancestor is not None]
         priority = (above[-1] if above else group).spec.priority or 0
         whole = [ancestor for ancestor in above if ancestor.spec.is_disrupted_as_a_whole]
         if whole:

@@ -46,6 +46,7 @@ class Features:
     taint_rules: bool = False
     binding_conditions: bool = True
     consumable_capacity: bool = True
+    fractional_ranges: bool = False
     extended_resources: bool = True
     #: Whether the allocator in use knows consumable capacity and binding conditions, be their gates on or off. Another
     #: one is chosen if both are off: it ignores capacity requests, for example, which this one refuses.
@@ -71,6 +72,7 @@ class Features:
             taint_rules=enabled(device_taint_rules_gate(handle.emulates)),
             binding_conditions=conditions and status,
             consumable_capacity=enabled("DRAConsumableCapacity"),
+            fractional_ranges=enabled("DRAFractionalCapacityRange"),
             extended_resources=enabled("DRAExtendedResource"),
         )
 

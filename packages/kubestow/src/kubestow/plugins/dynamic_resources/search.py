@@ -23,7 +23,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from itertools import accumulate
 
-from kubestow.api.formats.quantity import NANOS, Quantity, nanos, units
+from kubestow.api.formats.quantity import NANOS, Quantity, nanos, whole
 from kubestow.api.resource import (
     CapacityRequestPolicy,
     CapacityRequestPolicyRange,
@@ -50,6 +50,9 @@ from kubestow.plugins.dynamic_resources.requests import (
 from kubestow.rules.matching import tolerates
 
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_THOUSANDTH = NANOS // 1000
+#: The largest amount of a range that is computed in thousandths, in nano units.
+_MOST_IN_THOUSANDTHS = (2**63 - 1) // 1000 * NANOS
 _PREVENTING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -275,7 +278,10 @@ class AllocationSearch:
                 request.matches(candidate, self._selectors, self._features)
                 and (not prevents or self._is_tolerated(request, device))
                 and (
-                    not self._features.consumable_capacity or has_capacity(device, request.selection.capacity, consumed)
+                    not self._features.consumable_capacity
+                    or has_capacity(
+                        device, request.selection.capacity, consumed, has_fractions=self._features.fractional_ranges
+                    )
                 )
             )
         except (SelectorError, InvalidQuantity):
@@ -348,7 +354,7 @@ class AllocationSearch:
         if not self._has_capacity(request, candidate):
             return None
         results, constraints = self._results[claim_index], self._constraints_on(claim_index, request)
-        consumed = consumed_capacity(device, request.selection.capacity) if is_shared else None
+        consumed = self._amounts_of(device, request) if is_shared else None
         if consumed is None:
             self._allocated.setdefault(device.id, set()).add(claim_index)
         else:
@@ -400,7 +406,13 @@ class AllocationSearch:
             return True
         device = candidate.device
         consumed = self._tracker.devices.consumed_capacity(device.id), self._consumed_capacity.get(device.id)
-        return has_capacity(device, request.selection.capacity, *consumed)
+        return has_capacity(
+            device, request.selection.capacity, *consumed, has_fractions=self._features.fractional_ranges
+        )
+
+    def _amounts_of(self, device: PooledDevice, request: ResolvedRequest) -> dict[str, Quantity]:
+        capacity, has_fractions = request.selection.capacity, self._features.fractional_ranges
+        return consumed_capacity(device, capacity, has_fractions=has_fractions)
 
     def _consume_capacity(self, device: DeviceID, consumed: Mapping[str, Quantity], sign: int) -> None:
         amounts = self._consumed_capacity.setdefault(device, Counter())
@@ -449,53 +461,73 @@ def _has_side_effects(claim: ResolvedClaim) -> bool:
 # -- capacity and shared counters ----------------------------------------------------------------------------------
 
 
-def consumed_capacity(device: PooledDevice, requirements: CapacityRequirements | None) -> dict[str, Quantity]:
-    """The amount that a request consumes of each capacity of a device. Raises InvalidQuantity."""
+def consumed_capacity(
+    device: PooledDevice, requirements: CapacityRequirements | None, *, has_fractions: bool = False
+) -> dict[str, Quantity]:
+    """The amount that a request consumes of each capacity of a device. Raises InvalidQuantity.
+
+    ``has_fractions``: ranges with a fraction of a unit are computed in thousandths (DRAFractionalCapacityRange).
+    """
     requests = requirements.requests if requirements is not None else {}
-    return {name: _consumed(requests.get(name), capacity) for name, capacity in device.device.capacity.items()}
+    return {
+        name: _consumed(requests.get(name), capacity, has_fractions)
+        for name, capacity in device.device.capacity.items()
+    }
 
 
 def has_capacity(
-    device: PooledDevice, requirements: CapacityRequirements | None, *consumed: Mapping[str, int] | None
+    device: PooledDevice,
+    requirements: CapacityRequirements | None,
+    *consumed: Mapping[str, int] | None,
+    has_fractions: bool = False,
 ) -> bool:
     """Whether a device has all requested capacities, in amounts that their policies permit.
 
-    ``consumed`` are the amounts in nano units that other allocations consume. Raises InvalidQuantity.
+    ``consumed`` are the amounts in nano units that other allocations consume, ``has_fractions`` is as above. Raises
+    InvalidQuantity.
     """
     if requirements is not None and any(name not in device.capacity for name in requirements.requests):
         return False
-    for name, quantity in consumed_capacity(device, requirements).items():
+    for name, quantity in consumed_capacity(device, requirements, has_fractions=has_fractions).items():
         amount = nanos(quantity)
         policy = device.device.capacity[name].request_policy
-        if policy is not None and not _permits(policy, amount):
+        if policy is not None and not _permits(policy, amount, has_fractions):
             return False
         if amount + sum(amounts.get(name, 0) for amounts in consumed if amounts) > device.capacity[name]:
             return False
     return True
 
 
-def _consumed(requested: Quantity | None, capacity: DeviceCapacity) -> Quantity:
+def _consumed(requested: Quantity | None, capacity: DeviceCapacity, has_fractions: bool) -> Quantity:
     policy = capacity.request_policy
     if requested is None:
         return capacity.value if policy is None or policy.default is None else policy.default
     if policy is None:
         return requested
     if policy.valid_range is not None and policy.valid_range.min is not None:
-        return _rounded_up(requested, policy.valid_range, policy.valid_range.min)
+        return _rounded_up(requested, policy.valid_range, policy.valid_range.min, has_fractions)
     return next((value for value in policy.valid_values if nanos(requested) <= nanos(value)), requested)
 
 
-def _rounded_up(requested: Quantity, valid_range: CapacityRequestPolicyRange, minimum: Quantity) -> Quantity:
+def _rounded_up(
+    requested: Quantity, valid_range: CapacityRequestPolicyRange, minimum: Quantity, has_fractions: bool
+) -> Quantity:
     if nanos(requested) < nanos(minimum):
         return minimum
-    step = _step(valid_range)
+    if valid_range.step is None:
+        return requested
+    scale = _scale(valid_range, has_fractions)
+    first, step = whole(nanos(minimum), scale), whole(nanos(valid_range.step), scale)
     if not step:
         return requested
-    above_minimum = units(requested) - units(minimum)
-    return _binary_quantity(units(minimum) + -(-above_minimum // step) * step)
+    above_minimum = whole(nanos(requested), scale) - first
+    value = first + -(-above_minimum // step) * step
+    if scale == NANOS:
+        return _binary_quantity(value)
+    return f"{value}m" if value % 1000 else _binary_quantity(value // 1000)
 
 
-def _permits(policy: CapacityRequestPolicy, amount: int) -> bool:
+def _permits(policy: CapacityRequestPolicy, amount: int, has_fractions: bool) -> bool:
     if policy.default is not None and amount == nanos(policy.default):
         return True
     valid_range = policy.valid_range
@@ -503,13 +535,25 @@ def _permits(policy: CapacityRequestPolicy, amount: int) -> bool:
         return not policy.valid_values or any(amount == nanos(value) for value in policy.valid_values)
     if valid_range.max is not None and amount > nanos(valid_range.max):
         return False
-    step = _step(valid_range)
-    minimum = units(valid_range.min) if valid_range.min is not None else 0
-    return not step or (-(-amount // NANOS) - minimum) % step == 0
+    if valid_range.step is None:
+        return True
+    scale = _scale(valid_range, has_fractions)
+    if scale != NANOS and amount % scale:
+        return False
+    step = whole(nanos(valid_range.step), scale)
+    minimum = whole(nanos(valid_range.min), scale) if valid_range.min is not None else 0
+    return not step or (whole(amount, scale) - minimum) % step == 0
 
 
-def _step(valid_range: CapacityRequestPolicyRange) -> int:
-    return units(valid_range.step) if valid_range.step is not None else 0
+def _scale(valid_range: CapacityRequestPolicyRange, has_fractions: bool) -> int:
+    """How many nano units a range is computed in: those of a unit, or of a thousandth where it has fractions of it."""
+    if not has_fractions:
+        return NANOS
+    amounts = [nanos(each) for each in (valid_range.min, valid_range.max, valid_range.step) if each is not None]
+    in_thousandths = any(amount % NANOS for amount in amounts) and all(
+        amount <= _MOST_IN_THOUSANDTHS for amount in amounts
+    )
+    return _THOUSANDTH if in_thousandths else NANOS
 
 
 def _binary_quantity(value: int) -> str:

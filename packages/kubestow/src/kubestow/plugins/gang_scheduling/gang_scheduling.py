@@ -28,7 +28,6 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.pods.hierarchies import MAX_LEVELS, Hierarchies
 from kubestow.cluster.pods.pod_groups import COMPOSITE, KUBERNETES, Members, PodGroupAPI, PodGroupName, native_name
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.config import ExtensionPoint
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
@@ -57,15 +56,13 @@ class GangScheduling(GangPlugin, PermitPlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._are_units = handle.emulates(Behaviour.POD_GROUPS_ARE_UNITS)
+        self._are_queued = self._are_units and handle.emulates(Behaviour.POD_GROUPS_ARE_QUEUED)
         self._has_preemption_policy = self._are_units and handle.feature_enabled("PodGroupPreemptionPolicy")
         self._hierarchies: Hierarchies | None = None
         if self._are_units and handle.feature_enabled("CompositePodGroup"):
             composites = handle.cluster.catalog(CompositePodGroup)
             self._hierarchies = Hierarchies(handle.cluster.catalog(PodGroup), composites)
-        apis = handle.cluster.pod_groups.apis
-        if not handle.feature_enabled("GenericWorkload"):
-            apis = tuple(api for api in apis if api is not KUBERNETES)
-        self._pod_groups = PodGroupLister(handle.cluster, apis)
+        self._pod_groups = PodGroupLister(handle.cluster, self._group_apis())
         self._conditions = PodGroupConditions(handle)
         self.kinds = self._pod_groups.kinds
         self.events_to_register: Sequence[EventRegistration] = (
@@ -102,6 +99,13 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 hint=self._is_schedulable_after_composite_change,
             )
             self.events_to_register = (*self.events_to_register, changed)
+
+    def _group_apis(self) -> tuple[PodGroupAPI, ...]:
+        """The APIs whose groups are gangs."""
+        apis = self.handle.cluster.pod_groups.apis
+        if self.handle.feature_enabled("GenericWorkload"):
+            return apis
+        return tuple(api for api in apis if api is not KUBERNETES)
 
     def hint_signature(self, pod: PodInfo) -> Hashable:
         """The group."""
@@ -147,6 +151,19 @@ class GangScheduling(GangPlugin, PermitPlugin):
         if root is not None:
             return root if isinstance(root, Gang) else None
         return None if name is None else self._group_gang(name)
+
+    def queued_group_of(self, pod: PodInfo) -> Hashable | None:
+        """The group at the top of the tree of a pod's PodGroup, if all of them exist."""
+        name = self._pod_groups.name_for(pod) if self._are_queued else None
+        if name is None or native_name(name) is None:
+            return None
+        group = self._pod_groups.get(name)
+        if group is None:
+            return None
+        root = group if self._hierarchies is None else self._hierarchies.root_of(group)
+        if root is None or root is group:
+            return None if root is None else name
+        return PodGroupName(COMPOSITE, root.metadata.namespace, root.metadata.name)
 
     def _group_gang(self, name: PodGroupName) -> Gang | None:
         """The gang of one group; None if the group does not exist."""
@@ -290,12 +307,6 @@ def _is_ready(gang: Gang) -> bool:
     return len(gang.members.ready) >= max(1, gang.min_count)
 
 
-class GangSchedulingInReserve(GangScheduling):
-    """The plugin before :attr:`Behaviour.GANGS_ARE_NOT_RESERVED`."""
-
-    inert_at = (ExtensionPoint.RESERVE,)  # pods that are assumed are known without it
-
-
 _SCHEDULED = "Scheduled"
 _MEANINGS = {
     _SCHEDULED: "True: so many pods of the group are placed that it may run.",
@@ -337,6 +348,8 @@ class PodGroupConditions:
         if name is None:
             return
         in_flight = name in self._latest
+        if in_flight and self._latest[name][0] is GangOutcome.SCHEDULED:
+            return  # the condition will be True, and remains so
         self._latest[name] = outcome, message
         if not in_flight:
             self._handle.spawn(self._write_latest(name))

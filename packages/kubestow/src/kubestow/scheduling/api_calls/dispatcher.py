@@ -22,6 +22,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -76,7 +77,8 @@ class _Lane:
 class PodBinder:
     """Sends the bindings of pods, each once; if the outcome is unknown, the server is read.
 
-    A pod with a lane is bound while no other request is in progress there.
+    Where bindings are retried, ``is_wanted`` tells by uid whether a pod may still be bound. A pod with a lane is bound
+    while no other request is in progress there.
     """
 
     def __init__(
@@ -85,9 +87,11 @@ class PodBinder:
         lanes: Mapping[str, _Lane] = MappingProxyType({}),
         *,
         leadership: Leadership = _NO_ELECTION,
+        is_wanted: Callable[[str], bool] = lambda uid: True,
         minor: Minor = DEFAULT_MINOR,
     ) -> None:
         self._environment, self._lanes, self._leadership = environment, lanes, leadership
+        self._is_wanted = is_wanted
         self._retries = Retries(environment.clock, environment.random)
         self._is_retried = minor.has(Behaviour.BINDINGS_ARE_RETRIED)
 
@@ -101,7 +105,8 @@ class PodBinder:
         lane = self._lanes.get(pod.uid)
         async with contextlib.nullcontext() if lane is None else lane.lock:
             if self._is_retried:
-                await self._retries.retry_briefly(lambda: self._post(pod, node_name))
+                is_wanted = partial(self._is_wanted, pod.uid)
+                await self._retries.retry_briefly(lambda: self._post(pod, node_name), is_wanted=is_wanted)
             else:
                 await self._post(pod, node_name)
 
@@ -137,7 +142,10 @@ def require_lease(leadership: Leadership) -> None:
 
 
 class Dispatcher:
-    """Sends writes to the cluster API. ``known_pod`` gives a pod's last state from the watch, by uid."""
+    """Sends writes to the cluster API. ``known_pod`` gives a pod's last state from the watch, by uid.
+
+    ``may_be_bound`` tells by uid whether the binding of a pod may be sent once more.
+    """
 
     def __init__(
         self,
@@ -145,6 +153,7 @@ class Dispatcher:
         *,
         known_pod: Callable[[str], PodInfo | None],
         leadership: Leadership = _NO_ELECTION,
+        may_be_bound: Callable[[str], bool] = lambda uid: True,
         minor: Minor = DEFAULT_MINOR,
     ) -> None:
         self._leadership = leadership
@@ -153,7 +162,7 @@ class Dispatcher:
         #: How failed requests are retried, those that plugins make themselves included.
         self.retries = Retries(environment.clock, environment.random)
         self._lanes: defaultdict[str, _Lane] = defaultdict(_Lane)
-        self.binder = PodBinder(environment, self._lanes, leadership=leadership, minor=minor)
+        self.binder = PodBinder(environment, self._lanes, leadership=leadership, is_wanted=may_be_bound, minor=minor)
         #: The status patches sent of pods that are not bound yet, by uid; the watch may not have shown them so far.
         self._sent: dict[str, PodStatusPatch] = {}
         self._in_progress: Counter[Call] = Counter()

@@ -89,8 +89,10 @@ class Retries:
         """Wait before a write that conflicted with another client's is computed and sent again."""
         await self._clock.sleep(next(_CONFLICT.delays(self._random)))
 
-    async def retry_briefly(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Send a request up to four times. Raises the last APIError or Unreachable."""
+    async def retry_briefly(
+        self, request: Callable[[], Awaitable[T]], *, is_wanted: Callable[[], bool] = lambda: True
+    ) -> T:
+        """Send a request up to four times, as long as it ``is_wanted``. Raises the last APIError or Unreachable."""
         pauses = self.pauses()
         while True:
             try:
@@ -99,7 +101,9 @@ class Retries:
                 pause = self.pause_after(error, pauses)
                 if pause is None:
                     raise
-            await self._clock.sleep(pause)
+                await self._clock.sleep(pause)
+                if not is_wanted():
+                    raise
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """Repeat a read until the server answers. Raises APIError when it refuses to."""

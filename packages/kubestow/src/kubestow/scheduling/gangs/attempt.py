@@ -75,6 +75,8 @@ class GangAttempt:
     preemption_message: str = ""
     #: Whether the pods keep their nominations; None where each pod's own failure decides.
     keeps_nominations: bool | None = None
+    #: How it ended, None before that.
+    outcome: GangOutcome | None = None
 
     @property
     def gang_plugins(self) -> frozenset[str]:
@@ -126,6 +128,7 @@ class GangAttempt:
 
     def end(self, outcome: GangOutcome, message: str) -> None:
         """Report the end of the attempt to the gang's plugin and to the observer."""
+        self.outcome = outcome
         self.profile.gangs.gang_attempt_ended(self.gang, outcome, message, began=self.began, decided=self.decided)
 
     def summary(self, placeable: int) -> str:
@@ -137,7 +140,8 @@ class GangAttempt:
             text = f"none of the {len(self.pods)} pods of {gang.name} that look for a node fits"
         if count is not None:
             text = f"0/{count} placements are available, first placement status: {text}"
-        return f"{text}, preemption: {self.preemption_message}" if self.preemption_message else text
+        # Not just "preemption", as in the message of a pod before this text.
+        return f"{text}, pod group preemption: {self.preemption_message}" if self.preemption_message else text
 
     def failure(self, message: str) -> SchedulingFailure:
         """The failure of the gang as a whole; after an error, or without any rejector, it is retried soon."""

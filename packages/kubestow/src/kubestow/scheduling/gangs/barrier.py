@@ -66,6 +66,10 @@ class GangBarrier:
         if self._result is not None:
             result.set_result(self._result)
 
+    def expects(self, uid: str) -> bool:
+        """Whether a member has not left yet."""
+        return uid in self._expected
+
     async def arrive(self, uid: str, preparation: Coroutine[Any, Any, Status]) -> Status:
         """Prepare a member for its binding, then wait for the others; SUCCESS lets it be bound."""
         result, work = self._expected.get(uid), asyncio.ensure_future(preparation)
@@ -172,6 +176,10 @@ class GangBarriers:
             on_empty=lambda: self._barriers.__delitem__(gang),
         )
         return barrier
+
+    def may_be_bound(self, uid: str) -> bool:
+        """Whether nothing has happened to the gang of a pod for which its binding should not be sent once more."""
+        return all(barrier.rejection() is None for barrier in self._barriers.values() if barrier.expects(uid))
 
     def leave(self, uid: str, reason: str) -> None:
         """A pod that may be expected at a barrier never will be bound."""

@@ -307,6 +307,7 @@ class PodGroupPreemption(GangPreemption):
                 )
         except PluginError as error:
             plan = Status.error(str(error))
+        attempt.profile.gangs.gang_preemption_ended(plan.code if isinstance(plan, Status) else Code.SUCCESS)
         if isinstance(plan, Status):
             attempt.preemption_message = f"pod group preemption: {plan.message}"
             return False
@@ -337,12 +338,12 @@ class PodGroupPreemption(GangPreemption):
 class PodGroupSchedulingCycle(GangSchedulingCycle):
     """Schedules groups."""
 
-    async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
+    async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> GangOutcome | None:
         """Schedule a group of which one pod has been popped, unless another pod of it is gated now."""
-        if gang.members.gated:
-            self._queue.return_unattempted(first)
-        else:
-            await super().schedule(gang, first, profile)
+        if not gang.members.gated:
+            return await super().schedule(gang, first, profile)
+        self._queue.return_unattempted(first)
+        return None
 
     def _new_attempt(self, gang: Gang, profile: Profile, pods: list[QueuedPod]) -> GangAttempt:
         return PodGroupAttempt(gang, profile, pods, profile.runtime.now())

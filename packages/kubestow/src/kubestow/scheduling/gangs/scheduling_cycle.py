@@ -49,11 +49,11 @@ class GangSchedulingCycle:
         self._binding_cycles, self._gang_binding_cycles = binding_cycles, gang_binding_cycles
         self._barriers, self._failure_handler = barriers, failure_handler
 
-    async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
-        """Schedule a gang of which one pod has been popped."""
+    async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> GangOutcome | None:
+        """Schedule a gang of which one pod has been popped. Returns the outcome, None if the gang was not tried."""
         attempt = self._new_attempt(gang, profile, self._pop_members(gang, first))
         if self._requeue_if_hopeless(attempt):
-            return
+            return attempt.outcome
         try:
             members = await self._placer.place(attempt)
         except PluginError as error:
@@ -67,18 +67,15 @@ class GangSchedulingCycle:
             members.undo()
             if not await self._preemption.preempt(attempt):
                 self._fail(attempt, placeable)
+        return attempt.outcome
 
     def _new_attempt(self, gang: Gang, profile: Profile, pods: list[QueuedPod]) -> GangAttempt:
         return GangAttempt(gang, profile, pods, profile.runtime.now())
 
     def _pop_members(self, gang: Gang, first: QueuedPod) -> list[QueuedPod]:
-        """The pending members that can be popped, those of the highest priority first."""
-        members, placed = [first], gang.members.placed
-        for uid in list(gang.members.ready):
-            member = self._queue.pop_pod(uid) if uid not in placed else None
-            if member is not None:
-                members.append(member)
-        return sorted(members, key=lambda queued: (-queued.info.priority, queued.initial_attempt or queued.timestamp))
+        """The pending members that can be popped, in the order of their placement."""
+        placed = gang.members.placed
+        return self._queue.pop_members(first, [uid for uid in gang.members.ready if uid not in placed])
 
     def _requeue_if_hopeless(self, attempt: GangAttempt) -> bool:
         """Requeue the pods of a gang that cannot be scheduled now, whatever the cluster; whether it is one."""

@@ -49,7 +49,7 @@ _DISRUPTION_TARGET = ConditionType(
     "DisruptionTarget", "Pod", {_BY_SCHEDULER: "The pod is about to be evicted for one of higher priority."}
 )
 #: In place of a node's name for preemption on several nodes (semantics 9.7).
-_SEVERAL_NODES = "cluster"
+SEVERAL_NODES = "cluster"
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +168,7 @@ class Evictions:
         lower_priority_nominated: Sequence[PodInfo],
     ) -> None:
         """Start evicting victims for the pods of a group, on whatever nodes the victims are."""
-        preemption = _Preemption(preemptors, group_uid, _SEVERAL_NODES, kind="podgroup")
+        preemption = _Preemption(preemptors, group_uid, SEVERAL_NODES, kind="podgroup")
         self._start(preemption, victims, lower_priority_nominated)
 
     def _start(

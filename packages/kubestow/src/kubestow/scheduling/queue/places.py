@@ -261,6 +261,8 @@ class QueuePlaces:
         self.debts = NamespaceDebts()
         self._backoff = PodHeap(Place.BACKOFF)
         self._error_backoff = PodHeap(Place.ERROR_BACKOFF)
+        #: All that back off; those of the first heap come first.
+        self._backing_off = [self._backoff, self._error_backoff]
         #: The pods that are tried before their backoff ends: those in backoffQ, or none.
         self._tried_early = self._backoff if pops_from_backoff else PodHeap(Place.BACKOFF)
 
@@ -404,7 +406,7 @@ class QueuePlaces:
 
     def pop_backed_off(self, now: float) -> QueuedPod | None:
         """Take a pod whose backoff has ended; None when there is none."""
-        for heap in (self._backoff, self._error_backoff):
+        for heap in self._backing_off:
             head = heap.peek()
             if head is not None and self.backoff_policy.flush_time(head) <= now:
                 return heap.pop()
@@ -412,7 +414,7 @@ class QueuePlaces:
 
     def next_backoff_end(self) -> float:
         """When :meth:`pop_backed_off` returns a pod at the earliest, in seconds of the clock; infinity for never."""
-        heads = (heap.peek() for heap in (self._backoff, self._error_backoff))
+        heads = (heap.peek() for heap in self._backing_off)
         return min((self.backoff_policy.flush_time(head) for head in heads if head is not None), default=math.inf)
 
     def remove(self, queued: QueuedPod) -> None:

@@ -8,6 +8,7 @@ scheduling loop calls :meth:`QueueMoves.flush` at :meth:`QueueMoves.next_flush`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
+from kubestow.framework.gang import GangOutcome
 from kubestow.framework.profile import Profile
 from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.environment import Environment
@@ -35,6 +37,8 @@ from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
 from kubestow.scheduling.queued_pod import Place, QueuedPod, QueueingStrategy
 
+#: The places that pods leave without an event.
+_BUSY = (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF, Place.IN_FLIGHT)
 #: Sets of plugins that are shared between pods, at most; a cluster has a few dozen.
 _MOST_PLUGIN_SETS = 1000
 
@@ -44,6 +48,14 @@ class SchedulingQueue:
 
     ``backoff_seconds`` are the shortest and the longest backoff. The gates, and their minor version, choose the rules.
     """
+
+    #: The classes of the places, of the gates with and without SchedulerPopFromBackoffQ, and of the moves.
+    _kinds: tuple[type[QueuePlaces], type[Gating], type[GatingAfterBackoff], type[QueueMoves]] = (
+        QueuePlaces,
+        Gating,
+        GatingAfterBackoff,
+        QueueMoves,
+    )
 
     def __init__(
         self,
@@ -62,7 +74,8 @@ class SchedulingQueue:
         self._requeues_for_freed_nominations = minor.has(Behaviour.FREED_NOMINATIONS_REQUEUE)
         policy = BackoffPolicy if pops_from_backoff else ExactBackoffPolicy
         count = count_failures if minor.has(Behaviour.ERRORS_BACK_OFF_APART) else count_attempts
-        self.places = QueuePlaces(
+        places, gating, gating_after_backoff, moves = self._kinds
+        self.places = places(
             # Profiles share one QueueSort plugin; the first one's runtime computes the keys.
             next(iter(profiles.values())).queueing,
             UnschedulablePods(hints.signatures, hints.keys),
@@ -71,8 +84,8 @@ class SchedulingQueue:
             on_change=on_change,
             pops_from_backoff=pops_from_backoff,
         )
-        self.gating = (Gating if pops_from_backoff else GatingAfterBackoff)(profiles, self.places, minor)
-        self.moves = QueueMoves(
+        self.gating = (gating if pops_from_backoff else gating_after_backoff)(profiles, self.places, minor)
+        self.moves = moves(
             self.places,
             self.gating,
             hints,
@@ -97,6 +110,26 @@ class SchedulingQueue:
     def has_work(self) -> bool:
         """Whether there are pods to pop, those of namespaces in debt included, or helped pods to move."""
         return self.moves.is_moving or self.places.has_ready
+
+    def entity_counts(self) -> Counter[tuple[Place, str]]:
+        """How many entities are in each place: of the kind ``pod``, or ``podgroup`` where groups are entities."""
+        return Counter({(place, "pod"): count for place, count in self.places.counts().items()})
+
+    def incomplete_count(self) -> int | None:
+        """How many of the gated pods wait for the object of their group; None where groups are no entities."""
+        return None
+
+    def returned_count(self) -> int:
+        """How many pods wait for the end of the attempt at their group, where groups are entities."""
+        return 0
+
+    def is_busy(self, since: float) -> bool:
+        """Whether pods are ready, in flight, or back off, so that they are tried without an event.
+
+        ``since`` is when the cluster changed last, in seconds of the clock.
+        """
+        counts = self.counts()
+        return any(counts[place] for place in _BUSY)
 
     # -- pods from the watch -----------------------------------------------------------------------------------------
 
@@ -174,6 +207,19 @@ class SchedulingQueue:
         if queued.place is not Place.ACTIVE:
             return None
         return self._put_in_flight(queued, self._clock.monotonic(), within_attempt=True)
+
+    def pop_members(self, first: QueuedPod, uids: Iterable[str]) -> list[QueuedPod]:
+        """A pod that was popped and those of these uids that can be popped: a gang, in the order of its placement."""
+        others = (self.pop_pod(uid) for uid in uids)
+        members = [first, *(queued for queued in others if queued is not None)]
+        return sorted(members, key=lambda queued: (-queued.info.priority, queued.initial_attempt or queued.timestamp))
+
+    def drop_popped(self, queued: QueuedPod) -> None:
+        """The pod that was popped needs no attempt."""
+        self.in_flight.done(queued.info.uid)
+
+    def end_group_attempt(self, outcome: GangOutcome | None) -> None:
+        """The attempt at a gang has ended, None without an outcome. Where gangs are entities, the gang is requeued."""
 
     def _put_in_flight(self, queued: QueuedPod | None, now: float, *, within_attempt: bool = False) -> QueuedPod | None:
         """Begin an attempt with a pod, or take it into the attempt of a pod that was popped before, as with gangs."""

@@ -21,6 +21,7 @@ from kubestow.api.custom import CustomObject
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import PluginError
+from kubestow.framework.gang import GangOutcome
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.log_fields import fields
@@ -52,6 +53,7 @@ from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
 from kubestow.scheduling.queue.budget import ATTEMPT_BUDGET
+from kubestow.scheduling.queue.entities import EntityQueue
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queue.without_hints import EventsWithoutHints, SchedulingQueueWithoutHints
@@ -124,7 +126,11 @@ class Scheduler:
             environment, self.leadership, configuration.profiles[0].scheduler_name
         )
         self.dispatcher = Dispatcher(
-            environment, known_pod=self.pods.get, leadership=self.leadership, minor=gates.minor
+            environment,
+            known_pod=self.pods.get,
+            leadership=self.leadership,
+            may_be_bound=self._barriers.may_be_bound,
+            minor=gates.minor,
         )
         notifier, requests = ChangeNotifier(), QueueRequests()
         self.profiles: dict[str, Profile] = {}
@@ -154,7 +160,8 @@ class Scheduler:
 
         # The queue, and what happens to pods that are not bound.
         has_hints = gates.enabled("SchedulerQueueingHints")
-        self.queue = (SchedulingQueue if has_hints else partial(SchedulingQueueWithoutHints, self.cluster))(
+        with_hints = EntityQueue if gates.minor.has(Behaviour.POD_GROUPS_ARE_QUEUED) else SchedulingQueue
+        self.queue = (with_hints if has_hints else partial(SchedulingQueueWithoutHints, self.cluster))(
             self.profiles,
             (QueueingHints if has_hints else EventsWithoutHints)(
                 self.profiles, unregistered=(EXTENDER,) if extenders else ()
@@ -398,10 +405,10 @@ class Scheduler:
         info = queued.info
         if info.terminating:
             self._reports.record_failure(info, f"skip schedule deleting pod: {info.key}")
-            self.queue.in_flight.done(info.uid)
+            self.queue.drop_popped(queued)
             return
         if self.cluster.placed_pod(info.uid) is not None:  # an update queued it again before it was assumed
-            self.queue.in_flight.done(info.uid)
+            self.queue.drop_popped(queued)
             return
         profile = self.profiles[info.spec.scheduler_name]
         if profile.runtime.slow_calls:  # of an earlier cycle
@@ -454,6 +461,14 @@ class Scheduler:
 
     async def _schedule_with_gang(self, queued: QueuedPod, profile: Profile) -> None:
         """One scheduling cycle in a profile with gangs: of the pod's gang, or of the pod if it has none."""
+        outcome = None
+        try:
+            outcome = await self._schedule_gang_or_pod(queued, profile)
+        finally:
+            self.queue.end_group_attempt(outcome)
+
+    async def _schedule_gang_or_pod(self, queued: QueuedPod, profile: Profile) -> GangOutcome | None:
+        """The same; returns the outcome for the gang, None if none was tried."""
         info = queued.info
         try:
             gang = profile.gangs.gang_of(info)
@@ -464,11 +479,12 @@ class Scheduler:
             admission = profile.gangs.run_gang_pre_enqueue(info) if gang is None else SUCCESS
         if gang is not None:
             cycle = self._gang_cycle if gang.terms is None else self._pod_group_cycle
-            await cycle.schedule(gang, queued, profile)
-        elif admission.ok:
+            return await cycle.schedule(gang, queued, profile)
+        if admission.ok:
             await self._scheduling_cycle.schedule(queued)
         else:
             self._failure_handler.attempt_failed(queued, SchedulingFailure.of_status(admission, nomination=""))
+        return None
 
     # -- shutdown ------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,13 @@ from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pend
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import Condition, PodGroup
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Handle, ReservePlugin
 from kubestow.framework.status import Status
 from kubestow.rules.minors import Behaviour, Minor
-from kubestow.testing import node, pod, pods
+from kubestow.scheduling.interfaces import ObjectReference
+from kubestow.testing import MemoryCluster, node, pod, pods
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 OF_1_37: dict[str, Any] = {"minor": Minor(37), "gates": {"GenericWorkload": True}}
@@ -87,17 +90,20 @@ def test_a_gang_that_does_not_fit_says_how_far_it_came() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minor", "bound", "left"),
-    [(V37, 2, ["low-0"]), (without(Behaviour.POD_GROUPS_ARE_UNITS), 3, [])],
-    ids=["since", "before"],
+    ("minor", "is_left"),
+    [
+        (without(Behaviour.POD_GROUPS_ARE_QUEUED), True),
+        (without(Behaviour.POD_GROUPS_ARE_QUEUED).without(Behaviour.POD_GROUPS_ARE_UNITS), False),
+    ],
+    ids=["units", "before"],
 )
-def test_pods_beyond_the_min_count_wait_without_preempting(minor: Minor, bound: int, left: list[str]) -> None:
+def test_pods_beyond_the_min_count_wait_without_preempting(minor: Minor, is_left: bool) -> None:
     gang = members(3, "train", cpu="1", priority=100)
     low = pods(1, prefix="low", cpu="1", priority=10, node="n")
 
     def check(harness: SchedulerHarness) -> None:
-        assert (bound_count(harness, gang), remaining(harness, low)) == (bound, left)
-        if left:
+        assert (bound_count(harness, gang), remaining(harness, low)) == ((2, ["low-0"]) if is_left else (3, []))
+        if is_left:
             pending = next(each.metadata.name for each in gang if not harness.node_of(each.metadata.name))
             assert pending_message(harness, pending) == "0/1 nodes are available: 1 Insufficient cpu."
 
@@ -262,3 +268,50 @@ def test_pods_that_an_error_left_untried_are_tried_again() -> None:
         assert bound_count(harness, gang) == 4
 
     after(60, gang, check, node("n", cpu="8"), group("train", 1), **OF_1_37, **enabled(FailsOnceAtReserve))
+
+
+@pytest.mark.parametrize(
+    ("points", "is_left"), [(("postFilter",), True), (("postFilter", "podGroupPostFilter"), False)]
+)
+def test_default_preemption_at_post_filter_alone_does_not_preempt_for_groups(
+    points: Sequence[str], is_left: bool
+) -> None:
+    gang = members(2, "train", cpu="1", priority=100)
+    low = pods(1, prefix="low", cpu="1", priority=10, node="n")
+
+    def check(harness: SchedulerHarness) -> None:
+        assert bound_count(harness, gang) == (0 if is_left else 2)
+        if is_left:
+            assert "preemption" not in condition(harness, "train").message
+
+    plugins: dict[str, Any] = {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}}
+    plugins |= {point: {"enabled": [{"name": "DefaultPreemption"}]} for point in points}
+    options = OF_1_37 | {"profiles": [{"plugins": plugins}]}
+    after(5, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
+
+
+class BindingsFail(MemoryCluster):
+    """The first binding of train-1 is throttled, and train-0 is deleted before it is retried."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[str] = []
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        self.sent.append(pod.name)
+        if pod.name == "train-0":
+            await asyncio.sleep(1)
+        else:
+            self.remove(self.pod("train-0"))
+        raise APIError(429, "TooManyRequests", "throttled")
+
+
+def test_a_binding_is_not_retried_once_the_gang_has_too_few_pods() -> None:
+    cluster = BindingsFail()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, members(2, "train"))
+        await harness.advance(20)
+        assert cluster.sent.count("train-1") == 1
+
+    in_virtual_time(scenario, node("n"), group("train", 2), cluster=cluster, **OF_1_37)

@@ -96,7 +96,9 @@ def test_pods_of_equal_priority_to_the_group_are_not_evicted() -> None:
         create_pods(harness, members(1, "train", cpu="1", priority=100))
         await harness.advance(30)
         assert harness.node_of("train-0") == ""
-        assert "preemption: No preemption victims found for incoming preemptor" in pending_message(harness, "train-0")
+        message = pending_message(harness, "train-0")
+        assert "pod group preemption: No preemption victims found for incoming preemptor" in message
+        assert message.count(" preemption: ") == 2  # that of the pod itself, and that of its group
         assert "not eligible due to workload aware preemption enabled" in pending_message(harness, "train-0")
 
     in_virtual_time(

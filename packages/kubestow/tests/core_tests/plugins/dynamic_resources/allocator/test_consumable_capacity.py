@@ -70,6 +70,34 @@ def test_only_permitted_amounts_can_be_consumed(policy: Any, requested: str, per
         assert has_capacity(gpu(**policy), requirements(requested)) is permitted
 
 
+HALVES: Any = {"validRange": {"min": "500m", "max": "2500m", "step": "500m"}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "requested", "consumed"),
+    [
+        (HALVES, "100m", "500m"),
+        (HALVES, "1250m", "1500m"),
+        (HALVES, "1500m", "1500m"),
+        (HALVES, "1600m", "2"),
+        (HALVES, "3", "3"),
+        ({"validRange": {"min": "1", "step": "3"}}, "1500m", "4"),
+    ],
+)
+def test_ranges_with_fractions_of_a_unit_are_rounded_to_thousandths(policy: Any, requested: str, consumed: str) -> None:
+    assert consumed_capacity(gpu(**policy), requirements(requested), has_fractions=True) == {"memory": consumed}
+    assert has_capacity(gpu(**policy), requirements(requested), has_fractions=True) is (requested != "3")
+
+
+def test_ranges_without_the_gate_are_computed_in_whole_units() -> None:
+    assert consumed_capacity(gpu(**HALVES), requirements("1250m")) == {"memory": "2"}
+
+
+def test_amounts_beyond_64_bits_of_thousandths_are_computed_in_whole_units() -> None:
+    policy: Any = {"validRange": {"min": "500m", "max": "8Ei", "step": "500m"}}
+    assert consumed_capacity(gpu(**policy), requirements("1250m"), has_fractions=True) == {"memory": "2"}
+
+
 def test_all_allocations_together_must_fit_into_the_capacity() -> None:
     gibi = 2**30 * 10**9
     assert has_capacity(gpu(), requirements("10Gi"), {"memory": 20 * gibi}, {"memory": 10 * gibi})

@@ -1,0 +1,48 @@
+"""The index of trees of pod groups follows their catalogs."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from kubestow.api.meta import convert
+from kubestow.api.scheduling import CompositePodGroup, PodGroup
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.hierarchies import Group, Hierarchies
+
+
+def made(kind: type[Any], name: str, parent: str, *, version: int = 1, created: str | None = None) -> Any:
+    metadata = {"name": name, "namespace": "default", "resourceVersion": str(version), "creationTimestamp": created}
+    return convert(kind, {"metadata": metadata, "spec": {"parentCompositePodGroupName": parent}})
+
+
+def names(groups: list[Group]) -> list[str]:
+    return [group.metadata.name for group in groups]
+
+
+def test_children_are_in_the_order_of_their_creation_whatever_their_kind() -> None:
+    cluster = Cluster()
+    hierarchies = Hierarchies(cluster.catalog(PodGroup), cluster.catalog(CompositePodGroup))
+    root = made(CompositePodGroup, "root", "")
+    cluster.catalog(PodGroup).put(made(PodGroup, "a", "root", created="2026-01-02T00:00:00Z"))
+    cluster.catalog(PodGroup).put(made(PodGroup, "c", "root", created="2026-01-01T00:00:00Z"))
+    cluster.catalog(CompositePodGroup).put(made(CompositePodGroup, "b", "root", created="2026-01-01T00:00:00Z"))
+    assert names(hierarchies.children(root)) == ["b", "c", "a"]
+
+
+def test_the_index_is_what_the_catalogs_say_after_any_changes() -> None:
+    random, cluster = Random(1), Cluster()
+    kinds: tuple[type[Any], ...] = (PodGroup, CompositePodGroup)
+    hierarchies = Hierarchies(*(cluster.catalog(kind) for kind in kinds))
+    parents = ["", "p", "q", "r"]
+    for version in range(600):
+        kind, name = random.choice(kinds), random.choice("abcdef")
+        if random.random() < 0.3:
+            cluster.catalog(kind).remove("default", name)
+        else:
+            cluster.catalog(kind).put(made(kind, name, random.choice(parents), version=version))
+        for parent in parents[1:]:
+            everything = [group for each in kinds for group in cluster.catalog(each)]
+            expected = {id(each) for each in everything if each.spec.parent_composite_pod_group_name == parent}
+            assert {id(each) for each in hierarchies.children(made(CompositePodGroup, parent, ""))} == expected
+    assert hierarchies._children.keys() <= {("default", parent) for parent in parents}

@@ -1,0 +1,273 @@
+"""Pod groups as entities of the queue (Behaviour.POD_GROUPS_ARE_QUEUED)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from core_tests.observability.harness import Observed, observe
+from core_tests.scheduling.gangs.groups import group, member, members
+from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message, remaining
+from kubestow.api.core import Pod
+from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import Handle, PreBindPlugin
+from kubestow.framework.status import SUCCESS, Status
+from kubestow.rules.minors import Behaviour, Minor
+from kubestow.scheduling.decision.result import Decision
+from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.queue.entities import EntityQueue
+from kubestow.scheduling.queued_pod import Place, QueuedPod
+from kubestow.testing import node, pod, pods
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
+
+V37 = Minor(37)
+BEFORE = V37.without(Behaviour.POD_GROUPS_ARE_QUEUED)
+OPTIONS: dict[str, Any] = {"minor": V37, "gates": {"GenericWorkload": True}}
+
+Scenario = Callable[[SchedulerHarness], Awaitable[None]]
+
+
+class Decisions(Observer):
+    """Records when each pod was decided about, in the order of the decisions."""
+
+    def __init__(self) -> None:
+        self.pods: list[str] = []
+        self.times: list[float] = []
+
+    def decision_made(self, decision: Decision, seconds: float) -> None:
+        self.pods.append(decision.pod.name)
+        self.times.append(asyncio.get_running_loop().time())
+
+
+def run(scenario: Scenario, *objects: Any, **options: Any) -> None:
+    in_virtual_time(scenario, *objects, **OPTIONS | options)
+
+
+def queue_of(harness: SchedulerHarness) -> EntityQueue:
+    queue = harness.scheduler.queue
+    assert isinstance(queue, EntityQueue)
+    return queue
+
+
+def places(harness: SchedulerHarness) -> dict[str, Place]:
+    return {queued.info.name: queued.place for queued in harness.scheduler.queue.pods.values()}
+
+
+def queued(harness: SchedulerHarness, name: str) -> QueuedPod:
+    return next(each for each in harness.scheduler.queue.pods.values() if each.info.name == name)
+
+
+@pytest.mark.parametrize(("minor", "attempts"), [(V37, 4), (BEFORE, 1)], ids=["since", "before"])
+def test_a_rejected_group_is_tried_again_after_its_backoff_whatever_the_events(minor: Minor, attempts: int) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, members(2, "train", cpu="1"))
+        await harness.advance(12)
+        assert [each.attempts for each in harness.scheduler.queue.pods.values()] == [attempts] * 2
+        assert set(places(harness).values()) == {Place.BACKOFF if minor is V37 else Place.UNSCHEDULABLE}
+
+    run(scenario, node("n", cpu="1"), group("train", 2), minor=minor)
+
+
+def test_events_do_not_end_the_backoff_of_a_group() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, members(2, "train", cpu="1"))
+        await harness.advance(5)
+        (waiting,) = queue_of(harness).places.groups.values()
+        harness.cluster.put(node("m", cpu="4"))
+        await harness.settle()
+        assert bound_count(harness, members(2, "train")) == 0
+        await harness.advance(waiting.backoff_expiration - asyncio.get_running_loop().time() + 2)
+        assert bound_count(harness, members(2, "train")) == 2
+
+    run(scenario, node("n", cpu="1"), group("train", 2))
+
+
+@pytest.mark.parametrize(("size", "seconds"), [(1, 11), (4, 21), (9, 31)])
+def test_the_longest_backoff_grows_with_the_square_root_of_the_size(size: int, seconds: int) -> None:
+    decisions = Decisions()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, members(size, "train", cpu="2"))
+        await harness.advance(200)
+        times = sorted(set(decisions.times))
+        assert round(times[-1] - times[-2]) == seconds
+
+    run(scenario, node("n", cpu="1"), group("train", size), observer=decisions)
+
+
+def test_a_group_has_one_position_of_its_own() -> None:
+    decisions = Decisions()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.scheduler.leadership.holds_lease = False  # type: ignore[misc]  # no pod is popped meanwhile
+        await harness.advance(0.2)
+        for name in ("a", "b"):
+            harness.cluster.put(member(f"{name}-0", name))
+            await harness.advance(1)
+        harness.cluster.put(pod("single"))
+        await harness.advance(1)
+        for name in ("b", "a"):
+            harness.cluster.put(member(f"{name}-1", name))
+            await harness.advance(1)
+        harness.scheduler.leadership.holds_lease = True  # type: ignore[misc]
+        await harness.advance(1)
+        assert decisions.pods == ["a-0", "a-1", "b-0", "b-1", "single"]
+
+    run(scenario, node("n"), group("a", 0), group("b", 0), observer=decisions)
+
+
+def test_the_pods_of_a_group_are_placed_in_the_order_of_attempts_and_age() -> None:
+    decisions = Decisions()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, members(2, "train", cpu="2"))
+        await harness.advance(4)
+        harness.cluster.put(member("another", "train", cpu="1"))
+        decisions.pods.clear()
+        await harness.advance(6)
+        assert decisions.pods[:2] == ["train-0", "another"]
+
+    run(scenario, node("n", cpu="1"), group("train", 1), observer=decisions)
+
+
+def test_pods_that_do_not_fit_beside_the_others_preempt_in_the_next_attempt() -> None:
+    gang = members(3, "train", cpu="1", priority=100)
+    low = pods(1, prefix="low", cpu="1", priority=10, node="n")
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, gang)
+        await harness.advance(5)
+        assert (bound_count(harness, gang), remaining(harness, low)) == (3, [])
+
+    run(scenario, node("n", cpu="3"), group("train", 2, priority=100), *low)
+
+
+def test_a_group_that_loses_a_pod_is_gated() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, members(3, "train", cpu="1"))
+        await harness.advance(5)
+        assert places(harness) == dict.fromkeys(("train-0", "train-1", "train-2"), Place.BACKOFF)
+        harness.cluster.remove(harness.cluster.pod("train-1"))
+        await harness.settle()
+        assert places(harness) == dict.fromkeys(("train-0", "train-2"), Place.GATED)
+        harness.cluster.put(node("m", cpu="2"))
+        harness.cluster.put(member("train-3", "train", cpu="1"))
+        await harness.advance(30)
+        assert places(harness) == {}
+
+    run(scenario, node("n", cpu="1"), group("train", 3))
+
+
+def test_a_group_whose_object_goes_is_dissolved_until_it_comes_again() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        gang = members(2, "train", cpu="1")
+        create_pods(harness, gang)
+        await harness.advance(5)
+        harness.cluster.remove(harness.cluster.objects(PodGroup)["default", "train"])
+        await harness.advance(30)
+        assert not queue_of(harness).places.groups
+        text = 'waiting for pods\'s pod group "train" to appear in scheduling queue'
+        assert {pending_message(harness, each.metadata.name) for each in gang} == {text}
+        harness.cluster.put(node("m", cpu="2"))
+        harness.cluster.put(group("train", 2))
+        await harness.advance(30)
+        assert bound_count(harness, gang) == 2
+
+    run(scenario, node("n", cpu="1"), group("train", 2))
+
+
+class FailingOnce(PreBindPlugin):
+    """Fails at every PreBind of one pod."""
+
+    name = "FailingOnce"
+    events_to_register = ()
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.calls = 0
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        return SUCCESS
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        return Status.error("no") if pod.name == "train-0" else SUCCESS
+
+
+def test_a_pod_whose_binding_failed_delays_its_group() -> None:
+    """Otherwise the group, of which other pods are always scheduled, would be tried over and over again."""
+    decisions = Decisions()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, [*members(1, "train"), member("train-1", "train", cpu="9")])
+        await harness.advance(60)
+        assert decisions.pods.count("train-0") < 12
+
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "FailingOnce"}]}}}
+    options: dict[str, Any] = {"plugins": [FailingOnce], "profiles": [profile]}
+    run(scenario, node("n", cpu="1"), group("train", 0), observer=decisions, **options)
+
+
+def test_a_simulation_of_a_group_that_does_not_fit_is_not_busy() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        began = asyncio.get_running_loop().time()
+        create_pods(harness, members(2, "train", cpu="1"))
+        await harness.advance(0.5)
+        assert harness.scheduler.queue.is_busy(began + 1)
+        await harness.advance(10)
+        assert not harness.scheduler.queue.is_busy(began + 1)
+        assert harness.scheduler.queue.is_busy(asyncio.get_running_loop().time())
+
+    run(scenario, node("n", cpu="1"), group("train", 2))
+
+
+def queue_samples(observed: Observed, name: str) -> dict[tuple[str, str], float]:
+    """The samples of a metric by queue and type that are not 0."""
+    found: dict[tuple[str, str], float] = {}
+    for (sample, labels), value in observed.samples().items():
+        if sample == name and value:
+            its = dict(labels)
+            key = its["queue"], its.get("type", "")
+            found[key] = found.get(key, 0) + value
+    return found
+
+
+def test_the_metrics_count_entities() -> None:
+    gated = pod("gated", spec={"schedulingGates": [{"name": "wait"}]})
+    others: Sequence[Pod] = [gated, pod("big", cpu="9"), member("lost", "none")]
+
+    async def scenario(observed: Observed) -> None:
+        create_pods(observed.harness, [*members(2, "train", cpu="1"), *members(1, "two"), *others])
+        await observed.harness.advance(5)
+        entities = {("backoff", "podgroup"): 1, ("gated", "podgroup"): 1, ("gated", "pod"): 1}
+        assert queue_samples(observed, "scheduler_queued_entities") == entities | {("unschedulable", "pod"): 1}
+        pods = {("backoff", ""): 2, ("gated", ""): 2, ("incomplete", ""): 1, ("unschedulable", ""): 1}
+        assert queue_samples(observed, "scheduler_pending_pods") == pods
+        entered = queue_samples(observed, "scheduler_queue_incoming_entities_total")
+        assert (
+            entered["backoff", "podgroup"] * 2
+            == queue_samples(observed, "scheduler_queue_incoming_pods_total")["backoff", ""]
+        )
+
+    observe(scenario, node("n", cpu="1"), group("train", 2), group("two", 2), **OPTIONS)
+
+
+def test_the_metrics_count_preemptions_of_groups_apart() -> None:
+    async def scenario(observed: Observed) -> None:
+        create_pods(observed.harness, members(2, "train", cpu="1", priority=100))
+        await observed.harness.advance(5)
+        assert observed.value("scheduler_workload_preemption_attempts_total", result="Success") == 1
+        assert observed.value("scheduler_workload_preemption_victims_sum") == 2
+        assert observed.value("scheduler_preemption_victims_count") == 0
+        create_pods(observed.harness, members(1, "big", cpu="9"))
+        await observed.harness.settle()
+        rejected = observed.value("scheduler_workload_preemption_attempts_total", result="UnschedulableAndUnresolvable")
+        assert rejected == 1
+
+    low = pods(2, prefix="low", cpu="1", priority=10, node="n")
+    groups = group("train", 2, priority=100), group("big", 1)
+    observe(scenario, node("n", cpu="2"), *groups, *low, **OPTIONS)
