@@ -97,6 +97,7 @@ def test_every_imported_package_is_a_dependency(name: str) -> None:
         "cel_expr_python": "cel-expr-python",
         "google": "protobuf",
         "kubestow_devcluster": "kubestow-devcluster",
+        "mcp_types": "mcp-types",
         "re2": "google-re2",
         "yaml": "PyYAML",
     }
