@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from kubestow.cli.inputs import ClusterConnection, connection_options
+from kubestow.cli.inputs import ClusterConnection, connection_options, read_live
 from kubestow.cli.output import output_option
 from kubestow.errors import InputError, KubestowError
+
+if TYPE_CHECKING:
+    from kubestow.client.rest.transport import Transport
 
 Object = dict[str, Any]
 
@@ -69,13 +71,9 @@ def _from_files(paths: tuple[str, ...], namespace: str) -> tuple[Object, list[Ob
 
 
 def _from_cluster(connection: ClusterConnection, namespace: str) -> tuple[Object, list[Object]]:
-    async def fetch() -> tuple[bytes, bytes]:
-        from kubestow.client.rest.transport import Transport
-        from kubestow.process import WallClock
+    async def fetch(transport: Transport) -> tuple[bytes, bytes]:
+        path = f"/api/v1/namespaces/{namespace}"
+        return await transport.request("GET", path), await transport.request("GET", f"{path}/limitranges")
 
-        async with Transport(await connection.credentials(), clock=WallClock()) as transport:
-            path = f"/api/v1/namespaces/{namespace}"
-            return await transport.request("GET", path), await transport.request("GET", f"{path}/limitranges")
-
-    found, limit_ranges = asyncio.run(fetch())
+    found, limit_ranges = read_live(connection, fetch)
     return msgspec.json.decode(found), msgspec.json.decode(limit_ranges).get("items") or []

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, is_loopback, scheduler_options
+from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, is_loopback, read_live, scheduler_options
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
@@ -128,19 +128,13 @@ def _arguments(options: Sequence[tuple[str, Sequence[object]]]) -> list[str]:
 def _events(source: ClusterInput, namespace: str, name: str) -> list[dict[str, Any]]:
     """The events about a pod of a live cluster, oldest first. Raises InputError, APIError and Unreachable."""
     from kubestow.api.json_text import UNDECODABLE, parse_json
-    from kubestow.client.rest.transport import ReadOnlyTransport
-    from kubestow.process import WallClock
 
     selector = f"involvedObject.kind=Pod,involvedObject.name={name}"
     query = urlencode({"fieldSelector": selector, "limit": _MOST_EVENTS})
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events?{query}"
 
-    async def read() -> bytes:
-        async with ReadOnlyTransport(await source.credentials(), clock=WallClock()) as transport:
-            return await transport.request("GET", path)
-
     try:
-        listed = parse_json(asyncio.run(read()))
+        listed = parse_json(read_live(source, lambda transport: transport.request("GET", path)))
     except UNDECODABLE as error:
         raise InputError(path, f"not a list of events: {error}") from None
     items = listed.get("items") if isinstance(listed, dict) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -34,6 +34,7 @@ DEFAULT_NAMESPACE = "default"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Built = TypeVar("_Built")
+_Found = TypeVar("_Found")
 
 
 def grouped_options(
@@ -320,16 +321,30 @@ class LiveObjects:
 
 def fetch_objects(connection: ClusterConnection, read_by: Mapping[str, str]) -> LiveObjects:
     """List the objects of a live cluster as :func:`list_objects` does, over a connection of its own."""
+    return read_live(connection, lambda transport: list_objects(transport, read_by))
+
+
+def read_live(
+    connection: ClusterConnection,
+    read: Callable[[Transport], Awaitable[_Found]],
+    *,
+    timeout: float | None = None,
+) -> _Found:
+    """What a coroutine function reads of a live cluster, over a connection that sends nothing but GET.
+
+    ``timeout`` is that of each request in seconds, None for the usual one. Raises InputError, and what ``read`` raises.
+    """
     import asyncio
 
-    from kubestow.client.rest.transport import ReadOnlyTransport
+    from kubestow.client.rest.transport import REQUEST_TIMEOUT, ReadOnlyTransport
     from kubestow.process import WallClock
 
-    async def fetch() -> LiveObjects:
-        async with ReadOnlyTransport(await connection.credentials(), clock=WallClock()) as transport:
-            return await list_objects(transport, read_by)
+    async def connected() -> _Found:
+        within = REQUEST_TIMEOUT if timeout is None else timeout
+        async with ReadOnlyTransport(await connection.credentials(), clock=WallClock(), timeout=within) as transport:
+            return await read(transport)
 
-    return asyncio.run(fetch())
+    return asyncio.run(connected())
 
 
 async def list_objects(transport: Transport, read_by: Mapping[str, str]) -> LiveObjects:

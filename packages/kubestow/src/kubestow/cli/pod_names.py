@@ -6,7 +6,6 @@ once.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from kubestow.cli.inputs import DEFAULT_NAMESPACE, ClusterConnection, grouped_options
+from kubestow.cli.inputs import DEFAULT_NAMESPACE, ClusterConnection, grouped_options, read_live
 from kubestow.errors import KubestowError
 
 #: How kubectl prints and takes the type of a pod before its name.
@@ -97,15 +96,12 @@ class _NameList(msgspec.Struct):
 
 def _names(connection: ClusterConnection, path: str) -> list[str]:
     """The names of a collection. Raises InputError, APIError, Unreachable and MsgspecError."""
-    from kubestow.client.rest.transport import ReadOnlyTransport
-    from kubestow.process import WallClock
-
-    async def read() -> bytes:
-        credentials = await connection.credentials()
-        async with ReadOnlyTransport(credentials, clock=WallClock(), timeout=_TIMEOUT) as transport:
-            return await transport.request("GET", f"{path}?limit={_MOST_NAMES}", retries=0)
-
-    return [item.metadata.name for item in msgspec.json.decode(asyncio.run(read()), type=_NameList).items]
+    found = read_live(
+        connection,
+        lambda transport: transport.request("GET", f"{path}?limit={_MOST_NAMES}", retries=0),
+        timeout=_TIMEOUT,
+    )
+    return [item.metadata.name for item in msgspec.json.decode(found, type=_NameList).items]
 
 
 #: Adds the argument POD, which a command gets as ``name``: "" without it, where it is optional.

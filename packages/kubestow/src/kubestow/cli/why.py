@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import click
 
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
+from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, read_live, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
 from kubestow.cli.pod_names import PodName, namespace_option, optional_pod_name_argument
 from kubestow.errors import APIError, InputError, InvalidSelector, KubestowError, Unreachable
@@ -164,7 +163,7 @@ def _why_pod(pod: PodName, source: ClusterInput, scheduler: SchedulerInput, outp
     if source.clusters:
         cluster = source.read(scheduler)
     else:
-        found = _read(source, lambda transport: _read_pod(transport, scheduler, *pod.key))
+        found = read_live(source, lambda transport: _read_pod(transport, scheduler, *pod.key))
         if isinstance(found, dict):
             click.echo("remark: reported by the scheduler", err=True)
             print_result(lambda: found, _report_text(found), output)
@@ -188,18 +187,6 @@ def _why_pod(pod: PodName, source: ClusterInput, scheduler: SchedulerInput, outp
     versioned = with_versions(document, options.gates.minor, cluster.server_version)
     print_result(versioned, "\n".join(explanation.summary()), output)
     return 0
-
-
-def _read(source: ClusterInput, read: Callable[[Transport], Any]) -> Any:
-    """What a coroutine function reads over a connection to the API server. Raises InputError, and what it raises."""
-    from kubestow.client.rest.transport import ReadOnlyTransport
-    from kubestow.process import WallClock
-
-    async def connected() -> Any:
-        async with ReadOnlyTransport(await source.credentials(), clock=WallClock()) as transport:
-            return await read(transport)
-
-    return asyncio.run(connected())
 
 
 async def _read_pod(
@@ -312,7 +299,7 @@ def _read_selected(
         workload = await _read_workload(transport, selection)
         return await list_objects(transport, scheduler.custom_paths()), workload
 
-    objects, workload = _read(source, read)
+    objects, workload = read_live(source, read)
     return objects.cluster(str(source)), workload
 
 

@@ -48,7 +48,7 @@ _RETRIES = 10
 #: The longest Retry-After, in seconds, that is respected: a load balancer may send a longer one than the outage lasts.
 _MAX_RETRY_AFTER = 60.0
 #: The API server itself ends requests other than watches after 60 s.
-_REQUEST_TIMEOUT = 70.0
+REQUEST_TIMEOUT = 70.0
 #: The characters that a request target consists of, and those of them that are not letters, digits or ``_.-~``.
 _TARGET = re.compile(r"[!-~]*")
 _RESERVED = "!#$%&'()*+,/:;=?@[]"
@@ -70,7 +70,7 @@ class Transport:
         clock: Clock,
         rate_limiter: TokenBucketRateLimiter | None = None,
         user_agent: str = USER_AGENT,
-        timeout: float = _REQUEST_TIMEOUT,
+        timeout: float = REQUEST_TIMEOUT,
         on_response: OnResponse | None = None,
     ) -> None:
         self._credentials, self._clock, self._rate_limiter = credentials, clock, rate_limiter
