@@ -19,9 +19,9 @@ from kubestow_lab.traces.trace import (
     Requirement,
     Task,
     TracedNode,
+    assumed_nodes,
     assumption,
-    nodes_for_peak,
-    uniform_nodes,
+    gpu_amounts,
 )
 from kubestow_lab.workloads.gpu import NodeShape, PodShape
 
@@ -181,7 +181,7 @@ def read_gpu_2020(folder: Path, assumed: Gpu2020Assumptions) -> ClusterTrace:
                 continue
             end = row.number("end_time") if row.has("end_time") else None
             percent = row.number("plan_gpu", default=0)
-            gpus, gpu_milli = _gpus(percent / 100)
+            gpus, gpu_milli = gpu_amounts(percent / 100)
             cpu, memory = math.ceil(10 * row.number("plan_cpu", default=0)), row.number("plan_mem", default=0)
             is_typed = gpus and assumed.gpu_type == "required" and row.has("gpu_type")
             models = (_model(row),) if is_typed else ()
@@ -233,12 +233,10 @@ def read_gpu_2025(folder: Path, assumed: Gpu2025Assumptions) -> ClusterTrace:
                 (name, math.ceil(row.number(column, default=0)))
                 for name, column in ((_RDMA, "rdma_request"), (_DISK, "disk_request"))
             ]
-            gpus = row.count("gpu_request")
             shape = PodShape(
                 math.ceil(1000 * row.number("cpu_request")),
                 math.ceil(1024 * row.number("memory_request")),
-                gpus,
-                1000 if gpus else 0,
+                *gpu_amounts(row.count("gpu_request")),
                 "LS",
             )
             template = PodTemplate(
@@ -261,8 +259,14 @@ def read_gpu_2025(folder: Path, assumed: Gpu2025Assumptions) -> ClusterTrace:
         ("HN", gpu_node, assumed.gpu_nodes, {_RDMA: assumed.gpu_node_rdma, _DISK: assumed.gpu_node_disk}),
         ("CN", cpu_node, assumed.cpu_nodes, {_RDMA: assumed.cpu_node_rdma, _DISK: assumed.cpu_node_disk}),
     ):
-        count = wanted or nodes_for_peak(by_role[role], node_shape, headroom=assumed.headroom, resources=extra_of_node)
-        equal = uniform_nodes(count, node_shape, prefix=role.lower(), resources=extra_of_node)
+        equal = assumed_nodes(
+            by_role[role],
+            node_shape,
+            count=wanted,
+            headroom=assumed.headroom,
+            prefix=role.lower(),
+            resources=extra_of_node,
+        )
         nodes += (replace(node, labels={_ROLE: role.lower()}) for node in equal)
     tasks = [*by_role["HN"], *by_role["CN"]]
     return ClusterTrace(_ATTRIBUTION.format("cluster-trace-gpu-v2025 (Yang et al., NSDI 2025)"), nodes, tasks)
@@ -295,7 +299,7 @@ def read_spot_2026(folder: Path, assumed: Spot2026Assumptions) -> ClusterTrace:
             kind = row.text("job_type").upper()
             if kind not in ("HP", "SPOT"):
                 raise row.error("job_type", "HP or Spot")
-            gpus, gpu_milli = _gpus(row.number("gpu_request"))
+            gpus, gpu_milli = gpu_amounts(row.number("gpu_request"))
             models = (object_name(row.text("gpu_model")),) if gpus and row.has("gpu_model") else ()
             shape_of_pod = PodShape(math.ceil(1000 * row.number("cpu_request")), 0, gpus, gpu_milli, "BE", models)
             tasks.append(
@@ -310,13 +314,6 @@ def read_spot_2026(folder: Path, assumed: Spot2026Assumptions) -> ClusterTrace:
                 )
             )
     return ClusterTrace(_ATTRIBUTION.format("cluster-trace-v2026-spot-gpu (Duan et al., ASPLOS 2026)"), nodes, tasks)
-
-
-def _gpus(wanted: float) -> tuple[int, int]:
-    """GPUs and thousandths of each: a share of one GPU, or whole ones, rounded up."""
-    if wanted <= 0:
-        return 0, 0
-    return (1, max(1, math.ceil(1000 * wanted))) if wanted <= 1 else (math.ceil(wanted), 1000)
 
 
 def _model(row: Row) -> str:

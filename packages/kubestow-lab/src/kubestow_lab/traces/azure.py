@@ -18,9 +18,8 @@ from kubestow_lab.traces.trace import (
     ClusterTrace,
     PodTemplate,
     Task,
+    assumed_nodes,
     assumption,
-    nodes_for_peak,
-    uniform_nodes,
 )
 from kubestow_lab.workloads.gpu import NodeShape, PodShape
 
@@ -104,8 +103,7 @@ def read_packing(path: Path, assumed: PackingAssumptions) -> ClusterTrace:
             tasks.append(Task(f"vm-{vm}", of_priority, created, duration, queue=f"tenant-{tenant}"))
     shape_of_node = NodeShape(int(1000 * assumed.cpu), int(1024 * assumed.memory), 0, "")
     extra_of_node = dict.fromkeys(_SHARES.values(), 1_000_000)
-    count = assumed.nodes or nodes_for_peak(tasks, shape_of_node, headroom=assumed.headroom, resources=extra_of_node)
-    nodes = uniform_nodes(count, shape_of_node, resources=extra_of_node)
+    nodes = assumed_nodes(tasks, shape_of_node, count=assumed.nodes, headroom=assumed.headroom, resources=extra_of_node)
     return ClusterTrace(_ATTRIBUTION.format("AzureTracesForPacking2020"), nodes, tasks, left_out)
 
 
@@ -138,8 +136,8 @@ def read_vms(folder: Path, assumed: VmAssumptions) -> ClusterTrace:
             queue = object_name(row.text("subscriptionid"))
             tasks.append(Task(name, PodTemplate(shape), created, max(0.0, deleted - created), queue=queue))
     shape_of_node = NodeShape(1000 * assumed.cpu, int(1024 * assumed.memory), 0, "")
-    count = assumed.nodes or nodes_for_peak(tasks, shape_of_node, headroom=assumed.headroom)
-    return ClusterTrace(_ATTRIBUTION.format("VM trace"), uniform_nodes(count, shape_of_node), tasks)
+    nodes = assumed_nodes(tasks, shape_of_node, count=assumed.nodes, headroom=assumed.headroom)
+    return ClusterTrace(_ATTRIBUTION.format("VM trace"), nodes, tasks)
 
 
 def _bucket(row: Row, column: str, above: float) -> float:

@@ -28,7 +28,15 @@ import msgspec
 from kubestow.engine.input.documents import convert_part, read_yaml
 from kubestow.errors import InputError
 from kubestow_lab.traces.tables import Row, object_name, rows
-from kubestow_lab.traces.trace import Assumptions, ClusterTrace, PodTemplate, Task, TracedNode, uniform_nodes
+from kubestow_lab.traces.trace import (
+    Assumptions,
+    ClusterTrace,
+    PodTemplate,
+    Task,
+    TracedNode,
+    gpu_amounts,
+    uniform_nodes,
+)
 from kubestow_lab.workloads.gpu import NodeShape, PodShape
 
 
@@ -93,14 +101,13 @@ def read(path: Path, mapping_file: Path, assumed: CsvAssumptions) -> ClusterTrac
     tasks = []
     for row in rows(path, list(dict.fromkeys(columns))):
         amounts = {name: amount.of(row) for name, amount in fields.items()}
-        wanted = amounts["gpus"]
-        gpus, gpu_milli = (1, math.ceil(1000 * wanted)) if 0 < wanted <= 1 else (math.ceil(wanted), 1000)
+        gpus, gpu_milli = gpu_amounts(amounts["gpus"])
         models = tuple(filter(None, row.text(mapping.gpu_model).split("|"))) if gpus and mapping.gpu_model else ()
         shape = PodShape(
             math.ceil(1000 * amounts["cpu"]),
             math.ceil(1024 * amounts["memory"]),
             gpus,
-            gpu_milli if gpus else 0,
+            gpu_milli,
             "Burstable",
             tuple(object_name(model) for model in models),
         )

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubestow.errors import InputError
-from kubestow.files import MAX_DUMP, as_utf8, read_file
-from kubestow_lab.traces.tables import Row
+from kubestow_lab.traces.tables import Row, read_text
 from kubestow_lab.traces.trace import (
     Assumptions,
     ClusterTrace,
     PodTemplate,
     Task,
+    assumed_nodes,
     assumption,
-    nodes_for_peak,
-    uniform_nodes,
 )
 from kubestow_lab.workloads.gpu import NodeShape, PodShape
 
@@ -80,10 +78,10 @@ def read(path: Path, assumed: SwfAssumptions) -> ClusterTrace:
             continue
         tasks.append(_task(job, width, run_time, cores))
     shape = NodeShape(1000 * cores, int(1024 * assumed.memory_per_node), 0, "")
-    count = assumed.nodes or nodes or nodes_for_peak(tasks, shape, headroom=assumed.headroom)
+    machines = assumed_nodes(tasks, shape, count=assumed.nodes or nodes, headroom=assumed.headroom)
     computer = header.get("Computer", path.name)
     attribution = f"Parallel Workloads Archive (SWF): {computer}"
-    return ClusterTrace(attribution, uniform_nodes(count, shape), tasks, left_out)
+    return ClusterTrace(attribution, machines, tasks, left_out)
 
 
 def _task(job: Row, width: int, run_time: float, cores: int) -> Task:
@@ -99,11 +97,7 @@ def _task(job: Row, width: int, run_time: float, cores: int) -> Task:
 
 
 def _jobs(path: Path, header: dict[str, str]) -> Iterator[Row]:
-    try:
-        text = as_utf8(read_file(path, limit=MAX_DUMP), str(path)).decode("utf-8")
-    except UnicodeDecodeError:
-        raise InputError(str(path), "not UTF-8 text") from None
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         if line.lstrip().startswith(";"):
             if match := _HEADER.match(line.lstrip()):
                 header.setdefault(match["name"], match["value"])

@@ -73,10 +73,9 @@ class Row:
     def moment(self, column: str) -> float:
         """A date and time in seconds since 1970; one without a time zone counts as UTC. Raises InputError."""
         try:
-            moment = datetime.fromisoformat(self.text(column))
+            return parse_moment(self.text(column))
         except ValueError:
             raise self.error(column, "a date and time such as 2020-06-09 18:41:01") from None
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
     def name(self, column: str) -> str:
         """The value of a cell as a Kubernetes object name. Raises InputError."""
@@ -91,6 +90,12 @@ class Row:
         return InputError(str(self.path), problem, place=f"line {self.line}, column {column}")
 
 
+def parse_moment(text: str) -> float:
+    """A date and time in seconds since 1970; one without a time zone counts as UTC. Raises ValueError."""
+    moment = datetime.fromisoformat(text.strip())
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
 def object_name(text: str, *, prefix: str = "") -> str:
     """A Kubernetes object name of at most 50 characters that is close to a name in a trace."""
     cleaned = _NOT_IN_A_NAME.sub("-", text.lower()).strip("-")
@@ -103,7 +108,7 @@ def rows(path: Path, columns: Sequence[str], *, names: Sequence[str] = (), uniqu
     A table that is published without a header has ``names``, its columns in their order; a header that repeats them
     is skipped. ``unique`` is a column whose values may not occur twice.
     """
-    with io.StringIO(_text(path), newline="") as file:
+    with io.StringIO(read_text(path), newline="") as file:
         reader = csv.reader(file, strict=True)
         try:
             yield from _checked(path, reader, columns, list(names), unique)
@@ -139,7 +144,8 @@ def _checked(path: Path, reader: Any, columns: Sequence[str], header: list[str],
         raise InputError(str(path), "has a header but no rows", place="line 2")
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file of a trace, compressed or not. Raises InputError."""
     try:
         return as_utf8(read_file(path, limit=MAX_DUMP), str(path)).decode("utf-8")
     except UnicodeDecodeError:

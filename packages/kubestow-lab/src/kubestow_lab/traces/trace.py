@@ -152,35 +152,53 @@ def _parsed(key: str, text: str, default: Any) -> Any:
 def uniform_nodes(
     count: int, shape: NodeShape, *, prefix: str = "node", resources: Mapping[str, int] | None = None
 ) -> list[TracedNode]:
-    """Equal machines, where a trace has none or says only how many there are."""
+    """Equal machines, where a trace says only how many there are."""
     return [TracedNode(f"{prefix}-{index}", shape, resources=resources or {}) for index in range(count)]
 
 
-def nodes_for_peak(
-    tasks: Iterable[Task], shape: NodeShape, *, headroom: float, resources: Mapping[str, int] | None = None
-) -> int:
-    """How many nodes of a shape hold what ran at the same time at most, times ``headroom``, by amounts alone.
+def assumed_nodes(
+    tasks: Iterable[Task],
+    shape: NodeShape,
+    *,
+    count: int,
+    headroom: float,
+    prefix: str = "node",
+    resources: Mapping[str, int] | None = None,
+) -> list[TracedNode]:
+    """Equal machines, where a trace has none: ``count``, or for 0 as many as the trace needs at its peak.
 
-    At least as many as one pod of the largest task needs. ``resources`` are the node's further extended resources. For
-    traces that have no machines; the times are those of the trace.
+    These are at least one, and hold what ran at the same time at most, times ``headroom``, by amounts alone.
+    ``resources`` are the further extended resources of a node.
     """
-    capacity = np.array([shape.cpu_milli, shape.memory_mib, 1000 * shape.gpus, *(resources or {}).values()], float)
-    names = tuple(resources or {})
+    wanted = count or math.ceil(headroom * _peak(tasks, shape, resources or {}))
+    return uniform_nodes(max(1, wanted), shape, prefix=prefix, resources=resources)
+
+
+def _peak(tasks: Iterable[Task], shape: NodeShape, resources: Mapping[str, int]) -> float:
+    """How many nodes of a shape what ran at the same time at most would fill, in the scarcest resource."""
+    capacity = np.array([shape.cpu_milli, shape.memory_mib, 1000 * shape.gpus, *resources.values()], float)
     times: list[float] = []
     amounts: list[tuple[float, ...]] = []
     for task in tasks:
         pod, extra = task.template.shape, dict(task.template.resources)
-        request = (pod.cpu_milli, pod.memory_mib, pod.gpus * pod.gpu_milli, *(extra.get(name, 0) for name in names))
+        request = (pod.cpu_milli, pod.memory_mib, pod.gpus * pod.gpu_milli, *(extra.get(name, 0) for name in resources))
         times.append(task.created)
         amounts.append(tuple(float(task.count * amount) for amount in request))
         if task.duration is not None:
             times.append(task.created + task.duration)
             amounts.append(tuple(-float(task.count * amount) for amount in request))
     if not times:
-        return 1
+        return 0.0
     # What ends at a moment makes room for what starts then.
     changes = np.array(amounts)
     order = np.lexsort((changes.sum(axis=1), np.array(times)))
     peak = np.cumsum(changes[order], axis=0).max(axis=0)
     wanted = np.divide(peak, capacity, out=np.zeros_like(peak), where=capacity > 0)
-    return max(1, math.ceil(headroom * float(wanted.max())))
+    return float(wanted.max())
+
+
+def gpu_amounts(wanted: float) -> tuple[int, int]:
+    """The GPUs of a pod, and thousandths of each: none, a share of one GPU, or whole ones, rounded up."""
+    if wanted <= 0:
+        return 0, 0
+    return (1, max(1, math.ceil(1000 * wanted))) if wanted <= 1 else (math.ceil(wanted), 1000)

@@ -16,7 +16,7 @@ import msgspec
 
 from kubestow.errors import InputError
 from kubestow.files import MAX_DUMP, as_utf8, read_file
-from kubestow_lab.traces.tables import Row, find_table, object_name, rows
+from kubestow_lab.traces.tables import Row, find_table, object_name, parse_moment, rows
 from kubestow_lab.traces.trace import (
     Assumptions,
     ClusterTrace,
@@ -24,6 +24,7 @@ from kubestow_lab.traces.trace import (
     Task,
     TracedNode,
     assumption,
+    gpu_amounts,
     uniform_nodes,
 )
 from kubestow_lab.workloads.gpu import NodeShape, PodShape
@@ -109,10 +110,9 @@ class _Position:
     index: int
 
     def moment(self, name: str, text: str) -> float:
-        row = Row(self.path, 0, {name: text})
         try:
-            return row.moment(name)
-        except InputError:
+            return parse_moment(text)
+        except ValueError:
             problem = f"expected a date and time such as 2017-10-07 01:11:39, got {text!r}"
             raise InputError(str(self.path), problem, place=f"[{self.index}].{name}") from None
 
@@ -212,8 +212,7 @@ def read_supercloud(folder: Path, assumed: SupercloudAssumptions) -> ClusterTrac
             shape = PodShape(
                 math.ceil(1000 * tres.get(_CPU, 1) / pods),
                 math.ceil(tres.get(_MEMORY, 0) / pods),
-                gpus,
-                1000 if gpus else 0,
+                *gpu_amounts(gpus),
                 "BE",
             )
             duration = end - start if end >= start else None
@@ -244,7 +243,7 @@ def _job(row: Row, gibibytes: float, queue: str) -> Task:
     pods = max(1, row.count("node_num", default=1))
     gpus = math.ceil(row.number("gpu_num", default=0) / pods)
     cpu_milli = math.ceil(1000 * row.number("cpu_num", default=0) / pods)
-    shape = PodShape(cpu_milli, math.ceil(1024 * gibibytes), gpus, 1000 if gpus else 0, "BE")
+    shape = PodShape(cpu_milli, math.ceil(1024 * gibibytes), *gpu_amounts(gpus), "BE")
     name = object_name(row.text("job_id"), prefix="job-")
     created, duration = row.moment("submit_time"), row.number("duration", default=0)
     return Task(name, PodTemplate(shape), created, duration, pods, queue, is_gang=pods > 1)
