@@ -125,8 +125,7 @@ def _workload_groups(result: SimulationResult) -> dict[tuple[str, str], list[Pod
 
 
 def _placed(groups: Iterable[Sequence[PodOutcome]]) -> int:
-    placed = (OutcomeState.RUNNING, OutcomeState.COMPLETED)
-    return sum(1 for found in groups for outcome in found if outcome.state in placed)
+    return sum(1 for found in groups for outcome in found if outcome.state.is_placed)
 
 
 def _node_names(outcomes: Iterable[PodOutcome]) -> str:

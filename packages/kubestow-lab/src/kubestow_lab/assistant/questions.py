@@ -225,7 +225,7 @@ class ClusterQuestions:
         ).run()
         own = {arrival.pod.key for arrival in arrivals.pods}
         outcomes = [each for each in result.outcomes if each.origin is Origin.WORKLOAD and each.key in own]
-        placed = [each for each in outcomes if each.state in (OutcomeState.RUNNING, OutcomeState.COMPLETED)]
+        placed = [each for each in outcomes if each.state.is_placed]
         waiting = Counter((each.owner, each.message) for each in outcomes if each.state is OutcomeState.PENDING)
         total = len(outcomes) + result.refused_count
         sentence = f"{len(placed):,} of {counted(total, 'pod')} of the manifest would get a node"

@@ -177,8 +177,7 @@ def _zone_skew(result: SimulationResult) -> float:
     zones = sorted({zone for zone in zone_of.values() if zone is not None})
     counts: dict[tuple[str, str], Counter[str]] = {}
     for outcome in result.outcomes:
-        placed = outcome.state in (OutcomeState.RUNNING, OutcomeState.COMPLETED)
-        zone = zone_of.get(outcome.node) if placed and outcome.owner else None
+        zone = zone_of.get(outcome.node) if outcome.state.is_placed and outcome.owner else None
         if zone is not None:
             counts.setdefault((outcome.namespace, outcome.owner), Counter())[zone] += 1
     skews = [

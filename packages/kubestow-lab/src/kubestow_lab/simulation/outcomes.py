@@ -26,6 +26,11 @@ class OutcomeState(StrEnum):
     #: Evicted for a pod of higher priority.
     PREEMPTED = "Preempted"
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether the pod got a node and kept it."""
+        return self in (OutcomeState.RUNNING, OutcomeState.COMPLETED)
+
 
 class Origin(StrEnum):
     """Where a pod of a simulation comes from."""
