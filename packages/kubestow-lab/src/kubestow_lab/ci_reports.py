@@ -22,7 +22,7 @@ import msgspec
 from kubestow.config import FieldError
 from kubestow.reports.model import Block, Details, Heading, Paragraph, Span, Table, counted
 from kubestow.reports.text import as_markdown as as_text
-from kubestow.reports.text import code_span
+from kubestow.reports.text import code_span, shortened
 from kubestow.version import VERSION
 from kubestow_lab.comparison import tables
 from kubestow_lab.comparison.comparison import SimulationComparison
@@ -53,7 +53,7 @@ def comparison_markdown(comparison: SimulationComparison, checked: Sequence[Chec
 
 
 def _comparison_blocks(comparison: SimulationComparison, checked: Sequence[CheckedThreshold]) -> Iterator[Block]:
-    baseline, candidate = (_shortened(side.name) for side in (comparison.baseline, comparison.candidate))
+    baseline, candidate = (shortened(side.name, _LONGEST_NAME) for side in (comparison.baseline, comparison.candidate))
     yield Heading(f"Scheduling: {code_span(baseline)} (baseline) and {code_span(candidate)} (candidate)")
     if checked:
         crossed = sum(1 for found in checked if found.crossed)
@@ -70,7 +70,7 @@ def _comparison_blocks(comparison: SimulationComparison, checked: Sequence[Check
         yield table if len(groups) <= _FEW_GROUPS else Details([title], [table])
     for side in (comparison.baseline, comparison.candidate):
         for remark in side.remarks:
-            yield Paragraph(f"Remark: {code_span(_shortened(remark, _LONGEST_TEXT))}")
+            yield Paragraph(f"Remark: {code_span(shortened(remark, _LONGEST_TEXT))}")
 
 
 def problems_markdown(problems: ConfigurationProblems) -> str:
@@ -111,7 +111,7 @@ def _fit_blocks(result: SimulationResult) -> Iterator[Block]:
         resources.add(Span(name, "code"), f"{share:.1%}", counted(len(result.nodes), "node"))
     yield _limited(resources, _MOST_METRICS)
     for remark in result.remarks:
-        yield Paragraph(f"Remark: {code_span(_shortened(remark, _LONGEST_TEXT))}")
+        yield Paragraph(f"Remark: {code_span(shortened(remark, _LONGEST_TEXT))}")
 
 
 def _workload_groups(result: SimulationResult) -> dict[tuple[str, str], list[PodOutcome]]:
@@ -132,7 +132,10 @@ def _node_names(outcomes: Iterable[PodOutcome]) -> str:
     """The nodes with most of some pods, each with their number; how many nodes there are if some are left out."""
     counts = Counter(outcome.node for outcome in outcomes if outcome.node)
     named = sorted(counts, key=lambda node: (-counts[node], node))
-    texts = [_shortened(node) + (f" ×{counts[node]:,}" if counts[node] > 1 else "") for node in named[:_NODES_NAMED]]
+    texts = [
+        shortened(node, _LONGEST_NAME) + (f" ×{counts[node]:,}" if counts[node] > 1 else "")
+        for node in named[:_NODES_NAMED]
+    ]
     if len(named) <= _NODES_NAMED:
         return ", ".join(texts)
     return f"{counted(len(named), 'node')}: {', '.join(texts)}, …"
@@ -149,12 +152,8 @@ def _limited(table: Table, most: int) -> Table:
 
 
 def _cell(text: str) -> str:
-    short = _shortened(text, _LONGEST_TEXT)
+    short = shortened(text, _LONGEST_TEXT)
     return Span(short, text.role) if isinstance(text, Span) else short
-
-
-def _shortened(text: str, longest: int = _LONGEST_NAME) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 # -- JUnit -----------------------------------------------------------------------------------------------------------
@@ -295,7 +294,7 @@ def _result(rule: str, text: str, file: str, line: int = 1, column: int = 1, *, 
         "ruleId": rule,
         "ruleIndex": list(_RULES).index(rule),
         "level": _RULES[rule][0],
-        "message": {"text": _plain(_shortened(text, 2 * _LONGEST_TEXT))},
+        "message": {"text": _plain(shortened(text, 2 * _LONGEST_TEXT))},
         # The same finding of the next commit, though the pods have other names.
         "partialFingerprints": {"kubestow/v1": hashlib.sha256(f"{rule}: {identity}".encode()).hexdigest()},
     }

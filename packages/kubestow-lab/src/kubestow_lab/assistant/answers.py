@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from kubestow.reports.text import printable
+
 #: Bytes of the evidence as JSON.
 MOST_BYTES = 12_000
 #: The lengths of lists and of texts that are tried, one pair after another.
@@ -78,6 +80,5 @@ def _is_list(value: Any) -> bool:
 
 def visible(text: str, characters: int) -> str:
     """A text in one line with escapes for what cannot be seen, such as marks that turn the direction of writing."""
-    cut = text[:characters]
-    shown = cut if cut.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
+    shown = printable(text[:characters]).replace("\n", "\\n")
     return shown if len(text) <= characters else f"{shown}…"

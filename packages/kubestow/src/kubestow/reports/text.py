@@ -32,10 +32,15 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
 
 
+def shortened(text: str, longest: int) -> str:
+    """The text, cut with an ellipsis at the end where it has more than so many characters."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
 def short_repr(name: str, text: str) -> str:
     """``<Name: text>`` with the first line of a text, of at most 200 characters."""
     line, most = text.partition("\n")[0], _LONGEST_REPR - len(name) - len("<: >")
-    return f"<{name}: {line if len(line) <= most else line[: most - 1] + '…'}>"
+    return f"<{name}: {shortened(line, most)}>"
 
 
 class Displayed:
