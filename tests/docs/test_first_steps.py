@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from tools.first_steps.transcript import Session, environment, rewritten, same
 
 from kubestow.version import VERSION
+from tests.docs.page_replay import replayed
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "first-steps.md").read_text(encoding="utf-8")
@@ -18,15 +18,7 @@ PAGE = (ROOT / "docs" / "first-steps.md").read_text(encoding="utf-8")
 @pytest.mark.kubectl
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_the_commands_print_what_the_page_shows(tmp_path: Path) -> None:
-    home, programs, folder = (tmp_path / name for name in ("home", "bin", "work"))
-    for each in (home, programs, folder):
-        each.mkdir()
-    kubestow = programs / "kubestow"
-    kubestow.write_text(f'#!/bin/sh\nexec {sys.executable} -m kubestow "$@"\n')
-    kubestow.chmod(0o755)
-    (folder / f"kubestow-{VERSION}").symlink_to(ROOT)
-    with Session(folder, environment(home, programs)) as session:
-        now = rewritten(PAGE, session, installs=False)
+    now = replayed(PAGE, tmp_path, links={f"kubestow-{VERSION}": ROOT})
     assert same(PAGE, now), now
 
 

@@ -8,24 +8,17 @@ import sys
 from pathlib import Path
 
 import yaml
-from tools.first_steps.transcript import Session, environment, rewritten, same
+from tools.first_steps.transcript import same
 
 from kubestow_lab.cli.compare import compare
 from tests.deploy.test_preview import ACTION, TEMPLATE
+from tests.docs.page_replay import replayed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "preview.md").read_text(encoding="utf-8")
 
 
 def test_the_commands_print_what_the_page_shows(tmp_path: Path) -> None:
-    home, programs, folder = (tmp_path / name for name in ("home", "bin", "work"))
-    for each in (home, programs, folder):
-        each.mkdir()
-    kubestow = programs / "kubestow"
-    kubestow.write_text(f'#!/bin/sh\nexec {sys.executable} -m kubestow "$@"\n')
-    kubestow.chmod(0o755)
-    variables = environment(home, programs) | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with Session(folder, variables) as session:
-        now = rewritten(PAGE, session, installs=False)
+    now = replayed(PAGE, tmp_path, variables={"PYTHONPATH": os.pathsep.join(sys.path)})
     assert same(PAGE, now), now
 
 

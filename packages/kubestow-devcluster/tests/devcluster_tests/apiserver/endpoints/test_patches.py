@@ -335,7 +335,7 @@ async def test_kubectl_may_change_by_the_server_what_it_applied_by_the_client(cl
 @pytest.mark.parametrize(
     ("manager", "last"),
     [
-        ("kubectl", config_map(a="0", b="2")),  # somebody changed a since
+        ("kubectl", config_map(a="0", b="2")),  # another client has changed a since
         ("kubectl", config_map(b="2")),
         ("kubectl", {**config_map(a="1"), "apiVersion": "v2"}),
         ("kubectl", {**config_map(a="1"), "data": {"a": 1}}),
