@@ -33,13 +33,12 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import PODS, with_custom
 from kubestow.scheduling.interfaces import ObjectReference, Resource, Subscriber
 from kubestow.scheduling.observer import Observer, Result
-from kubestow.scheduling.queued_pod import Place, QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
 _OWN_CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget"})
 #: After the last event the scheduler goes on for at most so many seconds, in steps of the period.
 _SETTLING, _PERIOD = 10.0, 0.1
-_BUSY_PLACES = (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF, Place.IN_FLIGHT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,10 +274,10 @@ class _Run:
                 running = asyncio.create_task(scheduler.run())
         if running is None:  # the record ends before everything was listed
             running = asyncio.create_task(scheduler.run())
+        settling = loop.time()
         for _ in range(int(_SETTLING / _PERIOD)):
             await asyncio.sleep(_PERIOD)
-            counts = scheduler.queue.counts()
-            if not any(counts[place] for place in _BUSY_PLACES) and not scheduler.work_in_progress:
+            if not scheduler.queue.is_busy(settling) and not scheduler.work_in_progress:
                 break
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
