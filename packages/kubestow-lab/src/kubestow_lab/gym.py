@@ -130,7 +130,7 @@ class PlacementEnv(gymnasium.Env[Observation, Any]):
         """Decide about one pod."""
         if not self._waiting:
             raise InputError("step", "the episode has ended, reset the environment")
-        is_valid = self._action == "weights" or bool(self.action_masks()[int(action)])
+        is_valid = self._action == "weights" or bool(self._mask[int(action)])
         index = min(int(action), len(self._waiting) - 1) if self._action == "order" else 0
         reward, pod, node = 0.0 if is_valid else -1.0, self._waiting.pop(index), ""
         placed = self._place(pod, action) if is_valid else None
@@ -159,6 +159,7 @@ class PlacementEnv(gymnasium.Env[Observation, Any]):
         self._waiting: list[Arrival] = []
         self._departures: list[tuple[float, int, PlacementResult]] = []
         self._time, self._pending, self._count = 0.0, 0, 0
+        self._mask = np.zeros(0, np.bool_)
 
     def _advance(self) -> None:
         """Let pods arrive until there is a choice: one that fits somewhere, or as many as may wait."""
@@ -171,6 +172,7 @@ class PlacementEnv(gymnasium.Env[Observation, Any]):
                 self._waiting.append(arrival)
             else:
                 self._pending += 1
+        self._mask = self._valid_actions()
 
     def _mask_of(self, arrival: Arrival) -> NDArray[np.bool_]:
         """The nodes that a pod fits on, bool, in the order of the names."""
@@ -215,11 +217,14 @@ class PlacementEnv(gymnasium.Env[Observation, Any]):
         return {
             "nodes": np.hstack([self._allocatable / self._largest, free]).astype(np.float32),
             "pods": pods,
-            "mask": self.action_masks().astype(np.int8),
+            "mask": self._mask.astype(np.int8),
         }
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Which actions are valid, bool; libraries with masked policies look for a method of this name."""
+        return self._mask
+
+    def _valid_actions(self) -> NDArray[np.bool_]:
         if self._action == "weights":
             return np.ones(len(self.score_plugins), np.bool_)
         if self._action == "order":
