@@ -24,5 +24,5 @@ def replayed(
     kubestow.chmod(0o755)
     for name, target in (links or {}).items():
         (folder / name).symlink_to(target)
-    with Session(folder, environment(home, programs) | (variables or {})) as session:
+    with Session(folder, {**environment(home, programs), **(variables or {})}) as session:
         return rewritten(page, session, installs=False)
