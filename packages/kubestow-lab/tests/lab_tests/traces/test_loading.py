@@ -79,7 +79,7 @@ def test_gangs_and_namespaces_are_assumptions(tmp_path: Path) -> None:
     assert not load_trace(f"swf={file}")[1].custom_resources
 
 
-def test_tasks_with_one_name_are_told_apart_by_a_number(tmp_path: Path) -> None:
+def test_tasks_with_one_name_are_numbered(tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_text("id,cores\na_1,1\na-1,1\nA 1,1\n")
     (tmp_path / "m.yaml").write_text("name: id\ncreated: {value: 0}\ncpu: cores\nnodes: {count: 1, cpu: 4}\n")
     _, arrivals = load_trace(f"csv={tmp_path / 'jobs.csv'}", mapping=tmp_path / "m.yaml")
