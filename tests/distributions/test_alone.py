@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 from importlib.metadata import distributions
@@ -12,9 +13,12 @@ from importlib.util import find_spec
 import pytest
 
 from kubestow.cli import COMMANDS
+from kubestow.errors import InputError
 
 MODULES = ["kubestow", "kubestow_contrib", "kubestow_devcluster", "kubestow_lab"]
 INSTALLED = {distribution.name for distribution in distributions()}
+#: Modules that are of no use without an extra, which their import names: the package that it brings, and the extra.
+WITH_EXTRAS = {"kubestow_lab.gym": ("gymnasium", "kubestow-lab[gym]")}
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -23,7 +27,10 @@ def test_every_module_can_be_imported(name: str) -> None:
         pytest.skip(f"{name} is not installed")
     package = importlib.import_module(name)
     for module in pkgutil.walk_packages(package.__path__, f"{name}."):
-        if not module.name.endswith("__main__"):
+        if module.name in WITH_EXTRAS and find_spec(WITH_EXTRAS[module.name][0]) is None:
+            with pytest.raises(InputError, match=re.escape(f"install {WITH_EXTRAS[module.name][1]}")):
+                importlib.import_module(module.name)
+        elif not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 
 

@@ -2,7 +2,8 @@
 
 Importing this module registers ``kubestow/Placement-v0``. An episode is one workload: pods arrive in the order of their
 times, end after their durations, and are decided about one at a time by the filters of a KubeSchedulerConfiguration. A
-pod that fits on no node is left pending and never tried again, so every step has a choice. Needs kubestow-lab[gym].
+pod that fits on no node is left pending and never tried again, so every step has a choice. It needs kubestow-lab[gym];
+without Gymnasium the import raises InputError.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Pod
@@ -30,6 +29,12 @@ from kubestow.framework.interface import Plugin
 from kubestow.framework.status import Status
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.workloads import synthetic
+
+try:
+    import gymnasium
+    from gymnasium import spaces
+except ModuleNotFoundError:
+    raise InputError("kubestow_lab.gym", "needs Gymnasium, install kubestow-lab[gym]") from None
 
 #: What an agent chooses: the node of each pod, the weights of the scores for each pod, or which waiting pod is next.
 ACTIONS = ("node", "weights", "order")
