@@ -54,7 +54,9 @@ class HintIndex(Generic[W]):
             for key, amounts in keys.items():
                 if amounts:
                     tables = self._by_amounts.setdefault((plugin, key), {})
-                    tables.setdefault(len(amounts), _AmountTable(len(amounts))).add(waiter, amounts)
+                    if len(amounts) not in tables:
+                        tables[len(amounts)] = _AmountTable(len(amounts))
+                    tables[len(amounts)].add(waiter, amounts)
                 else:
                     self._by_key.setdefault((plugin, key), {})[waiter] = None
 

@@ -2,7 +2,7 @@
 
 The pods of a cohort were rejected by the same plugins and have the same hint signatures, so one evaluation of the hints
 decides for all of them. Cohorts are indexed by what these plugins wait for (:mod:`.hint_index`), so that the hints are
-called only for cohorts that an event may help. What it costs to decide does not depend on how many pods wait.
+called only for cohorts that an event may help. What it costs to decide depends on what the event may change.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class UnschedulablePods:
         if cohort is None:
             cohort = self._cohorts[key] = Cohort(key)
             cohort.hint_keys = self._keys(info, [plugin for plugin, _ in signatures])
-            if key.requeue_when_ungated:  # only the gating plugin's hint still counts
+            if key.requeue_when_ungated:  # no hint is called again: any event counts that may have opened the gate
                 cohort.hint_keys = {
                     plugin: keys if plugin == key.gated_by else None for plugin, keys in cohort.hint_keys.items()
                 }
