@@ -34,7 +34,7 @@ Rows = Iterator[Row]
 _SCENARIOS = {
     "decisions": ("core", "passes", "topology", "catch-up"),
     "preemption": ("preemption", "quotas"),
-    "queueing": ("queueing",),
+    "queueing": ("queueing", "events"),
     "resources": ("volumes", "devices"),
     "running": ("load-aware", "flight-record", "extender"),
     "growth": ("scaling", "memory", "churn", "soak"),

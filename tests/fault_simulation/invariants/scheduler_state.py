@@ -5,7 +5,7 @@ The cache is compared with one that is built from the server's current objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
@@ -67,7 +67,14 @@ def _differences(name: str, expected: dict[str, Any], cached: dict[str, Any]) ->
 
 
 def _indexed(pods: UnschedulablePods) -> set[Cohort]:
-    return {cohort for cohorts in pods._by_plugin.values() for cohort in cohorts}
+    index = pods._index
+    indexed: list[Iterable[Cohort]] = [
+        *index._by_plugin.values(),
+        *index._without_keys.values(),
+        *index._by_key.values(),
+        *(table for tables in index._by_amounts.values() for table in tables.values()),
+    ]
+    return {cohort for cohorts in indexed for cohort in cohorts}
 
 
 def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:

@@ -8,7 +8,7 @@ False.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
@@ -29,8 +29,18 @@ Hint = Callable[[PodInfo, Any, Any], bool]
 EventFilter = Callable[[Any, Any], bool]
 """Whether an event, given as (old object, new object), can make any pod schedulable; called before the hints."""
 
-HintKey = Callable[[Any, Any], Hashable | None]
-"""The key of the pods that an event, given as (old object, new object), can help; None if it can help any pod."""
+HintKeys = Iterable[Hashable] | Mapping[Hashable, Sequence[int]]
+"""What a rejected pod waits for, or what an event offers: keys, or keys with amounts.
+
+A hint can say Queue only for a pod and an event that have a key in common. Where both have amounts for it, and as many
+of them, none of the pod's may exceed that of the event.
+"""
+
+KeysOfEvent = Callable[[Any, Any], HintKeys | None]
+"""The keys of an event, given as (old object, new object); None if it can help any pod.
+
+Without any key the event can help only pods that have None as their keys.
+"""
 
 
 class Invalidation(Enum):
@@ -53,8 +63,8 @@ class EventRegistration:
     kind: type[CustomObject] | None = None
     #: Spares a call of the hint for every rejected pod.
     event_filter: EventFilter | None = None
-    #: Spares calls of the hint for pods whose :meth:`~kubestow.framework.interface.Plugin.hint_keys` lack the key.
-    hint_key: HintKey | None = None
+    #: Spares calls of the hint for pods without such keys (:meth:`kubestow.framework.interface.Plugin.hint_keys`).
+    hint_keys: KeysOfEvent | None = None
 
 
 def invalidation_mask(registrations: Iterable[EventRegistration]) -> InvalidationMask:
@@ -76,7 +86,7 @@ def on(
     hint: Hint | None = None,
     requeues: bool = True,
     event_filter: EventFilter | None = None,
-    hint_key: HintKey | None = None,
+    hint_keys: KeysOfEvent | None = None,
 ) -> EventRegistration:
     """Register actions on a resource. Without a hint every such event requeues the pods that the plugin has rejected.
 
@@ -88,7 +98,22 @@ def on(
         event, kind = ClusterEvent(resource, action), None
     else:
         event, kind = ClusterEvent(resource.resource, action), resource
-    return EventRegistration(event, invalidates, hint, requeues, kind, event_filter, hint_key)
+    return EventRegistration(event, invalidates, hint, requeues, kind, event_filter, hint_keys)
+
+
+def for_every_pod(condition: EventFilter) -> Hint:
+    """The hint of events that help every rejected pod, or none: those for which a condition holds help every pod."""
+    return lambda pod, old, new: condition(old, new)
+
+
+def every_pod_if(condition: EventFilter) -> KeysOfEvent:
+    """The keys of such events."""
+    return lambda old, new: None if condition(old, new) else ()
+
+
+def only_itself(old: PodInfo | None, new: PodInfo | None) -> HintKeys:
+    """The keys of an event that helps at most the pod that it is about, whose hints are called without keys: none."""
+    return ()
 
 
 def events_of_nodes_without_hints(handle: Handle) -> Sequence[EventRegistration]:

@@ -17,7 +17,7 @@ signature is called in every scheduling cycle. :mod:`.runtime` calls the plugins
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -35,7 +35,7 @@ from kubestow.config import ExtensionPoint
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
-from kubestow.framework.event_registration import EVERYTHING, EventRegistration
+from kubestow.framework.event_registration import EVERYTHING, EventRegistration, HintKeys
 from kubestow.framework.handle import Handle, Waiting
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 
@@ -145,12 +145,15 @@ class Plugin(ABC):
         """
         return None
 
-    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
-        """The keys of a rejected pod: an event with a ``hint_key`` can help it only if it has this key.
+    def hint_keys(self, pod: PodInfo) -> HintKeys | None:
+        """What a pod waits for that this plugin rejected: only events with one of the keys can help it.
 
-        Pods with equal hint signatures have equal keys.
+        Counts for events that are registered with ``hint_keys``, which then have a key in common with every pod that
+        their hint can requeue; see :data:`kubestow.framework.event_registration.HintKeys` for amounts. None means that
+        every event may help the pod. Pods with equal hint signatures have equal keys. The keys must not depend on
+        anything that changes while the pod waits; their number should be in proportion to the size of the pod.
         """
-        return ()
+        return None
 
 
 class PreEnqueuePlugin(Plugin):

@@ -7,12 +7,14 @@ Queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from operator import index
 from typing import Any, TypeVar
 
+from kubestow.api.formats.int64 import saturated
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.event_registration import EventRegistration
+from kubestow.framework.event_registration import EventRegistration, HintKeys
 from kubestow.framework.interface import Plugin, PreEnqueuePlugin, Queued, SubqueueOrder
 from kubestow.framework.plugin_caller import ExtensionPointTimer, PluginCaller, hashable, may_gate, unless_it_fails
 from kubestow.framework.status import SUCCESS, Status
@@ -98,17 +100,19 @@ class QueueingRuntime(PluginCaller):
             None, plugin.name, "hint_signature", lambda: hashable(plugin.hint_signature(pod)), pod=pod.key
         )
 
-    def hint_keys(self, plugin: Plugin, pod: PodInfo) -> frozenset[Hashable] | None:
-        """The keys of a pod that the plugin rejected; None, for all, if that fails."""
-        return unless_it_fails(None, plugin.name, "hint_keys", lambda: frozenset(plugin.hint_keys(pod)), pod=pod.key)
+    def hint_keys(self, plugin: Plugin, pod: PodInfo) -> dict[Hashable, tuple[int, ...]] | None:
+        """The keys of a pod that the plugin rejected, with their amounts; None, for all events, also if that fails."""
+        return unless_it_fails(None, plugin.name, "hint_keys", lambda: _as_keys(plugin.hint_keys(pod)), pod=pod.key)
 
-    def run_hint_key(self, plugin: str, registration: EventRegistration, old: Any, new: Any) -> Hashable | None:
-        """The key of the pods that an event can help; None, for all, without one or if that fails."""
-        hint_key = registration.hint_key
-        if hint_key is None:
+    def run_hint_keys(
+        self, plugin: str, registration: EventRegistration, old: Any, new: Any
+    ) -> dict[Hashable, tuple[int, ...]] | None:
+        """The keys of the pods that an event can help; None, for all pods, without keys or if that fails."""
+        keys_of_event = registration.hint_keys
+        if keys_of_event is None:
             return None
         return unless_it_fails(
-            None, plugin, "hint_key", lambda: hashable(hint_key(old, new)), event=registration.event.label
+            None, plugin, "hint_keys", lambda: _as_keys(keys_of_event(old, new)), event=registration.event.label
         )
 
     def run_event_filter(self, plugin: str, registration: EventRegistration, old: Any, new: Any) -> bool:
@@ -119,3 +123,12 @@ class QueueingRuntime(PluginCaller):
         return unless_it_fails(
             True, plugin, "event filter", lambda: bool(passes(old, new)), event=registration.event.label
         )
+
+
+def _as_keys(keys: HintKeys | None) -> dict[Hashable, tuple[int, ...]] | None:
+    """Hint keys with their amounts, of 64 bits. Raises TypeError if they are not what the contract says."""
+    if keys is None:
+        return None
+    if not isinstance(keys, Mapping):
+        return dict.fromkeys(keys, ())
+    return {key: tuple(saturated(index(amount)) for amount in amounts) for key, amounts in keys.items()}

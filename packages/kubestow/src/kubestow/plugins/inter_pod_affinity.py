@@ -29,9 +29,10 @@ from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.config.plugin_args import InterPodAffinityArgs
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on, placed_pods
+from kubestow.framework.event_registration import HintKeys, Invalidation, on, placed_pods
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict, aggregate
+from kubestow.rules.matching import changed_labels
 from kubestow.rules.minors import Behaviour
 
 Mask = NDArray[np.bool_]
@@ -41,6 +42,9 @@ Weight = Callable[[Shape], int]
 
 #: Verdict keys by failed check. The check with the highest key is reported where several fail.
 EXISTING_ANTI_AFFINITY, ANTI_AFFINITY, AFFINITY = np.int8(1), np.int8(2), np.int8(3)
+
+#: Hint keys. Those of topology keys are tuples of one name, unlike the index keys of pods.
+_ANY_TOPOLOGY, _ITSELF = ("",), "itself"
 
 _STATUSES = {
     int(AFFINITY): Status.unresolvable("node(s) didn't match pod affinity rules"),
@@ -322,12 +326,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE,
                 invalidates=Invalidation.ALL,
                 hint=self._is_schedulable_after_pod_change,
+                hint_keys=self._keys_of_pod_change,
             ),
             on(
                 EventResource.NODE,
                 Action.ADD | Action.UPDATE_NODE_LABEL,
                 invalidates=Invalidation.ALL,
                 hint=_is_schedulable_after_node_change,
+                hint_keys=_keys_of_node_change,
             ),
             on(EventResource.NODE, Action.DELETE, invalidates=Invalidation.ALL, requeues=False),
             on(EventResource.NAMESPACE, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
@@ -353,6 +359,18 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def hint_signature(self, pod: PodInfo) -> Hashable:
         return pod.shape
+
+    def hint_keys(self, pod: PodInfo) -> HintKeys | None:
+        """The index keys of the pods that the required terms select, and the topology keys of these terms."""
+        terms = pod.shape.affinity_terms
+        selected, repelling = terms.every_required.index_keys_of_all, terms.every_required_anti.index_keys
+        if (selected is None and terms.required) or repelling is None:
+            return None
+        topology_keys = {(key,) for key in terms.required_topology_keys | terms.required_anti_topology_keys}
+        if terms.required_anti:
+            topology_keys.add(_ANY_TOPOLOGY)
+        itself = {(_ITSELF, key) for key in pod.shape.index_keys} if self._looks_at_the_pod_itself else ()
+        return {*(selected or ()), *repelling, *topology_keys, *itself}
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Skips pods without required terms that no existing anti-affinity term matches."""
@@ -441,8 +459,27 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             self._repels(terms.every_required_anti, old) and not self._repels(terms.every_required_anti, new)
         )
 
+    def _keys_of_pod_change(self, old: PodInfo | None, new: PodInfo | None) -> HintKeys | None:
+        changed = [each for each in (old, new) if each is not None]
+        if not all(map(self._counts, changed)):
+            return ()
+        keys = {key for each in changed for key in each.shape.index_keys}
+        if new is None and old is not None and self._looks_at_the_pod_itself:
+            repelled = old.shape.affinity_terms.every_required_anti.index_keys
+            if repelled is None:
+                return None
+            keys |= {(_ITSELF, key) for key in repelled}
+        return keys
+
 
 # -- queueing hints ------------------------------------------------------------------------------------------------
+
+
+def _keys_of_node_change(old: Node | None, new: Node) -> HintKeys:
+    """The topology keys whose domains change: all of a new node, which has none of those that it lacks."""
+    if old is None:
+        return [_ANY_TOPOLOGY, *((key,) for key in new.metadata.labels)]
+    return [(key,) for key in changed_labels(old.metadata.labels, new.metadata.labels)]
 
 
 def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
@@ -451,7 +488,7 @@ def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node)
     if old is None:
         return bool(required_anti) or not required.isdisjoint(new.metadata.labels)
     before, after = old.metadata.labels, new.metadata.labels
-    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    changed = changed_labels(before, after)
     return any(key in after and key in required for key in changed) or any(
         key in before and key in required_anti for key in changed
     )

@@ -7,7 +7,7 @@ applies to all of its pods in addition to their own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeAffinityArgs
 from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import events_of_nodes_without_hints, on
+from kubestow.framework.event_registration import HintKeys, events_of_nodes_without_hints, on
 from kubestow.framework.interface import (
     FilterPlugin,
     Handle,
@@ -31,7 +31,7 @@ from kubestow.framework.interface import (
     normalized,
 )
 from kubestow.framework.status import Status, Verdict, aggregate
-from kubestow.rules.matching import required_terms
+from kubestow.rules.matching import changed_labels, required_terms
 
 _NO_MATCH = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
 _ENFORCED_NO_MATCH = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
@@ -42,6 +42,12 @@ _ENFORCED_KEY, _POD_KEY = 1, 2
 _STATUSES = {_ENFORCED_KEY: _ENFORCED_NO_MATCH, _POD_KEY: _NO_MATCH}
 
 _NO_ROWS = np.empty(0, np.intp)
+
+_NAME_FIELD = "metadata.name"
+#: Labels that most nodes share.
+_COMMON_LABELS = frozenset(
+    {"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"}
+)
 
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -59,7 +65,12 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         self._added_preferred = _preferred_terms(args.added_affinity)
         self._views: deque[tuple[core.Node, Nodes]] = deque(maxlen=2)
         self.events_to_register = (
-            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, hint=self._is_schedulable_after_node_change),
+            on(
+                EventResource.NODE,
+                Action.ADD | Action.UPDATE_NODE_LABEL,
+                hint=self._is_schedulable_after_node_change,
+                hint_keys=_keys_of_node_change,
+            ),
             *events_of_nodes_without_hints(handle),
         )
 
@@ -76,6 +87,10 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return pod.shape.node_selection
 
     hint_signature = signature
+
+    def hint_keys(self, pod: PodInfo) -> HintKeys | None:
+        """What of a new node, and which change of a node's labels, the pod may wait for."""
+        return {*_keys_for_new_nodes(pod), *_keys_for_changed_labels(pod)}
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | PreFilterResult | None:
         """Restricts the cycle to the nodes that the required terms name, if every term names nodes."""
@@ -149,6 +164,49 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return view
 
 
+# -- keys of the queueing hints --------------------------------------------------------------------------------------
+#
+# A pod waits for a new node that meets one requirement of each of its terms, whichever is met by the fewest nodes. Once
+# a node exists, it waits for a change of a label that a requirement names. Both kinds of keys are tuples: whether the
+# node is new; the key of a label, or the field of the name; and its value, None for any.
+
+
+def _keys_of_node_change(old: core.Node | None, new: core.Node) -> HintKeys:
+    labels = new.metadata.labels
+    if old is not None:
+        changed = changed_labels(old.metadata.labels, labels)
+        return {*((False, key, None) for key in changed), *((False, key, labels.get(key)) for key in changed)}
+    keys = {(True, key, value) for label in labels.items() for key, value in (label, (label[0], None))}
+    return keys | {(True, _NAME_FIELD, new.metadata.name), (True, None, None)}
+
+
+def _keys_for_new_nodes(pod: PodInfo) -> Iterator[Hashable]:
+    selected = [(key, (value,)) for key, value in pod.spec.node_selector.items()]
+    best = min(selected, key=_selectivity, default=None)
+    for term in required_terms(pod.spec) or (core.NodeSelectorTerm(),):
+        requirements = (*term.match_expressions, *term.match_fields)
+        listed = [(one.key, one.values) for one in requirements if one.operator == "In"]
+        required = min(listed if best is None else [best, *listed], key=_selectivity, default=None)
+        if required is None:
+            named = (one.key for one in term.match_expressions if one.operator in ("Exists", "Gt", "Lt"))
+            yield True, next(named, None), None
+        else:
+            yield from ((True, required[0], value) for value in required[1])
+
+
+def _selectivity(required: tuple[str, Sequence[str]]) -> tuple[bool, int, str]:
+    """Orders required labels by how many nodes may have them: least first."""
+    key, values = required
+    return key in _COMMON_LABELS, len(values), key
+
+
+def _keys_for_changed_labels(pod: PodInfo) -> Iterator[Hashable]:
+    yield from ((False, key, value) for key, value in pod.spec.node_selector.items())
+    for term in required_terms(pod.spec) or ():
+        for one in term.match_expressions:
+            yield from ((False, one.key, value) for value in (one.values if one.operator == "In" else (None,)))
+
+
 # -- reading node affinity -------------------------------------------------------------------------------------------
 
 
@@ -165,7 +223,7 @@ def _node_names(term: core.NodeSelectorTerm) -> frozenset[str] | None:
     """The node names in all of a term's ``metadata.name In`` requirements; None when it has no such requirement."""
     names: frozenset[str] | None = None
     for requirement in term.match_fields:
-        if requirement.key == "metadata.name" and requirement.operator == "In":
+        if requirement.key == _NAME_FIELD and requirement.operator == "In":
             values = frozenset(requirement.values)
             names = values if names is None else names & values
     return names

@@ -12,7 +12,7 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import HintKeys, Invalidation, on, only_itself
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.minors import Behaviour
@@ -43,12 +43,14 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
                 EventResource.NODE,
                 Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE,
                 hint=self._is_schedulable_after_node_change,
+                hint_keys=_keys_of_node_change,
             ),
             on(
                 EventResource.POD,
                 Action.UPDATE,
                 invalidates=Invalidation.NOTHING,
                 hint=self._is_schedulable_after_pod_update,
+                hint_keys=only_itself,
             ),
         )
 
@@ -59,6 +61,10 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
         return self._required_features(pod)
 
     hint_signature = signature
+
+    def hint_keys(self, pod: PodInfo) -> HintKeys | None:
+        """The required features; None without any, because every node has them."""
+        return self._required_features(pod) or None
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         """Nothing to prepare: the required features follow from the pod's spec."""
@@ -94,6 +100,10 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
 
     def _is_schedulable_after_pod_update(self, pod: PodInfo, old: PodInfo, new: PodInfo) -> bool:
         return pod.uid == new.uid and self._required_features(old) != self._required_features(new)
+
+
+def _keys_of_node_change(old: Node | None, new: Node) -> HintKeys:
+    return new.status.declared_features
 
 
 def _unsatisfied(required: frozenset[str]) -> Status:

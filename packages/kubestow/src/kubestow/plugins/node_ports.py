@@ -11,7 +11,13 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, events_of_nodes_without_hints, on, placed_pods
+from kubestow.framework.event_registration import (
+    HintKeys,
+    Invalidation,
+    events_of_nodes_without_hints,
+    on,
+    placed_pods,
+)
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.minors import Behaviour
@@ -32,7 +38,12 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         self._counts = placed_pods(handle, Behaviour.HINTS_LOOK_AT_NOMINATED_PODS)
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
-            on(EventResource.POD, Action.DELETE, hint=self._is_schedulable_after_pod_deleted),
+            on(
+                EventResource.POD,
+                Action.DELETE,
+                hint=self._is_schedulable_after_pod_deleted,
+                hint_keys=self._keys_of_deleted_pod,
+            ),
             on(EventResource.NODE, Action.ADD, invalidates=Invalidation.ROW),
             *events_of_nodes_without_hints(handle),
         )
@@ -44,6 +55,10 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         return pod.shape.host_ports
 
     hint_signature = signature
+
+    def hint_keys(self, pod: PodInfo) -> HintKeys:
+        """Protocol and number of the host ports."""
+        return [(port.protocol, port.port) for port in pod.shape.host_ports]
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         """Nothing to prepare: the host ports are part of the pod's shape."""
@@ -60,3 +75,6 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         """Whether the deleted pod was placed and one of its host ports conflicts with one of the pod's."""
         requested = pod.shape.host_ports
         return self._counts(old) and any(requested.conflicts_with(freed) for freed in old.shape.host_ports)
+
+    def _keys_of_deleted_pod(self, old: PodInfo, new: None) -> HintKeys:
+        return self.hint_keys(old) if self._counts(old) else ()

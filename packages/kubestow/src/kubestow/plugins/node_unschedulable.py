@@ -10,7 +10,15 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, events_of_nodes_without_hints, on
+from kubestow.framework.event_registration import (
+    HintKeys,
+    Invalidation,
+    events_of_nodes_without_hints,
+    every_pod_if,
+    for_every_pod,
+    on,
+    only_itself,
+)
 from kubestow.framework.interface import FilterPlugin, Handle
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.matching import NO_SCHEDULE, tolerates
@@ -29,13 +37,19 @@ class NodeUnschedulable(FilterPlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self.events_to_register = (
-            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, hint=_is_schedulable_after_node_change),
+            on(
+                EventResource.NODE,
+                Action.ADD | Action.UPDATE_NODE_TAINT,
+                hint=for_every_pod(_becomes_schedulable),
+                hint_keys=every_pod_if(_becomes_schedulable),
+            ),
             *events_of_nodes_without_hints(handle),
             on(
                 EventResource.POD,
                 Action.UPDATE_POD_TOLERATION,
                 invalidates=Invalidation.NOTHING,
                 hint=_is_schedulable_after_pod_toleration_change,
+                hint_keys=only_itself,
             ),
         )
 
@@ -51,6 +65,10 @@ class NodeUnschedulable(FilterPlugin):
         """Empty: the hint looks at the node only."""
         return ()
 
+    def hint_keys(self, pod: PodInfo) -> HintKeys:
+        """None."""
+        return ()
+
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         cordoned = nodes.unschedulable
         return Verdict.rejecting(cordoned, _UNSCHEDULABLE) if cordoned.any() else None
@@ -59,7 +77,7 @@ class NodeUnschedulable(FilterPlugin):
 # -- queueing hints --------------------------------------------------------------------------------------------------
 
 
-def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
+def _becomes_schedulable(old: Node | None, new: Node) -> bool:
     return not new.spec.unschedulable and (old is None or old.spec.unschedulable)
 
 

@@ -6,7 +6,7 @@ pod adds, and rejects the nodes where a driver would exceed the limit in its CSI
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
@@ -19,9 +19,16 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.storage.attachments import CSIVolume
 from kubestow.cluster.storage.csi import UNLIMITED, in_tree_plugin
-from kubestow.cluster.storage.pod_volumes import claim_keys, is_claim_of_pod, key_of_claim
+from kubestow.cluster.storage.pod_volumes import claim_keys, is_claim_of_pod, keys_of_claim
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on, placed_pods
+from kubestow.framework.event_registration import (
+    HintKeys,
+    Invalidation,
+    every_pod_if,
+    for_every_pod,
+    on,
+    placed_pods,
+)
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.minors import Behaviour
@@ -58,18 +65,24 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                 EventResource.CSI_NODE,
                 Action.UPDATE,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_csi_node_updated,
+                hint=for_every_pod(_has_greater_limit),
+                hint_keys=every_pod_if(_has_greater_limit),
                 requeues=has_hints,
             ),
             on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
-            on(EventResource.POD, Action.DELETE, hint=self._is_schedulable_after_pod_deleted),
+            on(
+                EventResource.POD,
+                Action.DELETE,
+                hint=for_every_pod(self._frees_volumes),
+                hint_keys=every_pod_if(self._frees_volumes),
+            ),
             on(EventResource.NODE, node_events, requeues=False),
             on(
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 Action.ADD,
                 invalidates=Invalidation.ALL,
                 hint=is_claim_of_pod,
-                hint_key=key_of_claim,
+                hint_keys=keys_of_claim,
             ),
             on(EventResource.PERSISTENT_VOLUME, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
             on(EventResource.STORAGE_CLASS, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
@@ -83,7 +96,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             ),
         )
 
-    def _is_schedulable_after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> bool:
+    def _frees_volumes(self, old: PodInfo, new: None) -> bool:
+        """Whether a deleted pod was placed and had attachable volumes."""
         return self._counts(old) and _has_attachable_volumes(old.shape)
 
     def applies_to(self, pod: PodInfo) -> bool:
@@ -98,7 +112,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     hint_signature = signature
 
-    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+    def hint_keys(self, pod: PodInfo) -> HintKeys:
         return claim_keys(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
@@ -196,7 +210,7 @@ class _Rejections:
 # -- queueing hints --------------------------------------------------------------------------------------------------
 
 
-def _is_schedulable_after_csi_node_updated(pod: PodInfo, old: CSINode, new: CSINode) -> bool:
+def _has_greater_limit(old: CSINode, new: CSINode) -> bool:
     """Whether the limit of some driver grew; a missing limit counts as 0."""
     old_limits = _limits(old)
     return any(limit > old_limits.get(driver, 0) for driver, limit in _limits(new).items())

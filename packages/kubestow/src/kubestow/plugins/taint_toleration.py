@@ -6,6 +6,7 @@ NoSchedule and NoExecute taints filter; PreferNoSchedule taints lower a node's s
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,13 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, events_of_nodes_without_hints, on
+from kubestow.framework.event_registration import (
+    HintKeys,
+    Invalidation,
+    events_of_nodes_without_hints,
+    on,
+    only_itself,
+)
 from kubestow.framework.interface import FilterPlugin, Handle, PreScorePlugin, ScorePlugin, normalized
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
@@ -37,13 +44,19 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         super().__init__(args, handle)
         self._comparisons = handle.feature_enabled("TaintTolerationComparisonOperators")
         self.events_to_register = (
-            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, hint=self._is_schedulable_after_node_change),
+            on(
+                EventResource.NODE,
+                Action.ADD | Action.UPDATE_NODE_TAINT,
+                hint=self._is_schedulable_after_node_change,
+                hint_keys=_keys_of_node_change,
+            ),
             *events_of_nodes_without_hints(handle),
             on(
                 EventResource.POD,
                 Action.UPDATE_POD_TOLERATION,
                 invalidates=Invalidation.NOTHING,
                 hint=_is_schedulable_after_pod_toleration_change,
+                hint_keys=only_itself,
             ),
         )
 
@@ -51,6 +64,13 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         return tuple(pod.spec.tolerations)
 
     hint_signature = signature
+
+    def hint_keys(self, pod: PodInfo) -> HintKeys:
+        """Effect, key and value of the taints that the pod tolerates; None stands for any."""
+        return [
+            (each.effect or None, each.key or None, each.value if each.operator in ("", "Equal") else None)
+            for each in pod.spec.tolerations
+        ]
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Evaluated once per distinct list of taints."""
@@ -108,6 +128,18 @@ class TaintTolerationNamingTaints(TaintToleration):
         if number not in self._statuses:
             self._statuses[number] = Status.unresolvable(f"node(s) had untolerated taint {{{key}: {value}}}")
         return number
+
+
+def _keys_of_node_change(old: Node | None, new: Node) -> HintKeys | None:
+    """The keys by which pods may tolerate one of the node's taints, which is enough because they must tolerate all."""
+    if old is not None and old.spec.taints == new.spec.taints:
+        return ()
+    taints = [taint for taint in new.spec.taints if taint.effect in _FILTERED_EFFECTS]
+    if not taints:
+        return None
+    # By default all pods tolerate some NoExecute taints for a while.
+    taint = min(taints, key=lambda each: each.effect != NO_SCHEDULE)
+    return product((taint.effect, None), (taint.key or None, None), (taint.value, None))
 
 
 def _is_schedulable_after_pod_toleration_change(pod: PodInfo, old: PodInfo | None, new: PodInfo) -> bool:

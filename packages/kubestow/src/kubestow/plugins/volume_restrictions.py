@@ -5,7 +5,7 @@ Legacy disks conflict with those of pods on the same node, ReadWriteOncePod clai
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,9 @@ from kubestow.api.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.storage.pod_volumes import Disk, claim_keys, claim_names, disks_of, is_claim_named, key_of_claim
+from kubestow.cluster.storage.pod_volumes import Disk, claim_keys, claim_names, disks_of, is_claim_named, keys_of_claim
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import HintKeys, Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.minors import Behaviour
@@ -70,14 +70,20 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         # A ReadWriteOncePod claim in use conflicts on every node, so pod events invalidate all rows.
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE, invalidates=Invalidation.ALL, requeues=False),
-            on(EventResource.POD, Action.DELETE, invalidates=Invalidation.ALL, hint=_is_schedulable_after_pod_deleted),
+            on(
+                EventResource.POD,
+                Action.DELETE,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_pod_deleted,
+                hint_keys=_keys_of_deleted_pod,
+            ),
             on(EventResource.NODE, Action.ADD),
             on(
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 Action.ADD,
                 invalidates=Invalidation.ALL,
                 hint=is_claim_named,
-                hint_key=key_of_claim,
+                hint_keys=keys_of_claim,
             ),
         )
 
@@ -91,8 +97,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     hint_signature = signature
 
-    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
-        return claim_keys(pod)
+    def hint_keys(self, pod: PodInfo) -> HintKeys:
+        """The claims and the disks."""
+        return (*claim_keys(pod), *_keys_of_disks(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Skips pods without legacy disks whose ReadWriteOncePod claims are not in use."""
@@ -123,6 +130,15 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
 
 # -- queueing hints ------------------------------------------------------------------------------------------------
+
+
+def _keys_of_deleted_pod(old: PodInfo, new: None) -> HintKeys:
+    """The claims and the disks that it used."""
+    return (*((old.namespace, name) for name in old.shape.family.claims.names), *_keys_of_disks(old))
+
+
+def _keys_of_disks(pod: PodInfo) -> list[tuple[str, ...]]:
+    return [(pod.namespace, *disk.key) for disk in disks_of(pod.shape)]
 
 
 def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:

@@ -5,7 +5,7 @@ Zones and regions are labels of the bound volumes; node affinity of volumes is c
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.csi import BETA_REGION, BETA_ZONE, REGION, ZONE
-from kubestow.cluster.storage.pod_volumes import claim_keys, claim_names, is_claim_named, key_of_claim
+from kubestow.cluster.storage.pod_volumes import claim_keys, claim_names, is_claim_named, keys_of_claim
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import HintKeys, Invalidation, every_pod_if, for_every_pod, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
@@ -57,7 +57,8 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
                 EventResource.STORAGE_CLASS,
                 Action.ADD,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_storage_class_added,
+                hint=for_every_pod(_waits_for_first_consumer),
+                hint_keys=every_pod_if(_waits_for_first_consumer),
             ),
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
             on(
@@ -65,13 +66,14 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.ALL,
                 hint=is_claim_named,
-                hint_key=key_of_claim,
+                hint_keys=keys_of_claim,
             ),
             on(
                 EventResource.PERSISTENT_VOLUME,
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_volume_change,
+                hint=for_every_pod(_has_new_topology),
+                hint_keys=every_pod_if(_has_new_topology),
             ),
         )
 
@@ -85,7 +87,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     hint_signature = signature
 
-    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+    def hint_keys(self, pod: PodInfo) -> HintKeys:
         return claim_keys(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
@@ -152,11 +154,11 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 # -- queueing hints ------------------------------------------------------------------------------------------------
 
 
-def _is_schedulable_after_storage_class_added(pod: PodInfo, old: None, new: StorageClass) -> bool:
+def _waits_for_first_consumer(old: None, new: StorageClass) -> bool:
     return new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
-def _is_schedulable_after_volume_change(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume) -> bool:
+def _has_new_topology(old: PersistentVolume | None, new: PersistentVolume) -> bool:
     return old is None or _topology_labels(old) != _topology_labels(new)
 
 

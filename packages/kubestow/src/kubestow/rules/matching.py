@@ -32,6 +32,11 @@ def required_terms(spec: PodSpec) -> Sequence[NodeSelectorTerm] | None:
     return None if selector is None else selector.node_selector_terms
 
 
+def changed_labels(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """The keys of the labels that were added, removed or got another value."""
+    return [key for key in {**old, **new} if old.get(key) != new.get(key)]
+
+
 def selects_node(spec: PodSpec, name: str, labels: Mapping[str, str]) -> bool:
     """Whether a node meets a pod's node selector and required node affinity (semantics 8.6).
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import permutations
 from random import Random
 from typing import Any
 
@@ -23,6 +24,7 @@ from msgspec.structs import replace
 
 from kubestow import config
 from kubestow.api.core import Node, Pod, ResourceRequirements
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
@@ -30,6 +32,7 @@ from kubestow.framework.gang import PlacementGeneratePlugin, PlacementScorePlugi
 from kubestow.framework.interface import BindPlugin, FilterPlugin, Plugin, QueueSortPlugin, ScorePlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.queue.hint_index import HintIndex
 from kubestow.testing.builders import node, pod
 from kubestow.testing.plugin_harness import PluginHarness
 from kubestow.testing.plugin_probe import PluginProbe, ReadOnlyRuntime, describe_results
@@ -64,6 +67,7 @@ def check_plugin(
     - copies of a pod have the same signature, and so have pods that differ in labels other than its ``label_keys``;
     - the result for a node is the same in a view of one row and of all rows;
     - the result for a hypothetical change equals the result after the actual change;
+    - pods have a hint key in common with all events of nodes and pods for which a hint returns True;
     - cached results stay correct through ``events`` random events (chosen by ``seed``);
     - a scheduler with the plugin runs for 20 minutes of virtual time without an error at any extension point.
 
@@ -79,6 +83,7 @@ def check_plugin(
             contract.check_views(info)
             contract.check_rows(info)
             contract.check_hypothetical_nodes(info)
+            contract.check_hint_keys(info)
         contract.check_cached_results(events)
         contract.check_running_scheduler()
     except PluginError as error:
@@ -169,6 +174,17 @@ class _Subject:
             added = [self.info(self.events.copy_to_node(template, nodes.name(row))) for template in templates]
             changes.append(NodeChange(tuple(removed), tuple(added)))
         return np.array(rows, np.intp), changes
+
+    def changed_objects(self, resource: str) -> Iterator[tuple[Any, Any]]:
+        """The examples of nodes, or copies of those of pods, each added, deleted, and updated to each other one."""
+        objects: list[Any] = []
+        if resource == EventResource.NODE:
+            objects = [each for each in self.examples if isinstance(each, Node)]
+        elif resource in (EventResource.POD, EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD):
+            pods = [each for each in self.examples if isinstance(each, Pod)]
+            copies = [self.events.copy_to_node(pod, node_name) for pod in pods for node_name in ("", "node")]
+            objects = [self.info(each) for each in copies]
+        yield from permutations([*objects, None], 2)
 
     def apply(self, change: NodeChange) -> None:
         """Make a change that was hypothetical."""
@@ -302,6 +318,23 @@ class _Contract:
                     f"with pods {added}, but {actual} after the change; read pods through the view, not the cluster"
                 )
                 raise self._violation("Filter", info, message)
+
+    def check_hint_keys(self, info: PodInfo) -> None:
+        """A hint returns True only for events that have a hint key in common with the pod."""
+        profile = self._subject.profile()
+        plugin = next(plugin for plugin in profile.plugins if plugin.name == self._subject.kind.name)
+        index: HintIndex[str] = HintIndex()
+        index.add(info.uid, {plugin.name: profile.queueing.hint_keys(plugin, info)})
+        for registration in plugin.events_to_register:
+            hint, event = registration.hint, registration.event
+            if hint is None or registration.hint_keys is None:
+                continue
+            for old, new in self._subject.changed_objects(event.resource):
+                action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
+                keys = profile.queueing.run_hint_keys(plugin.name, registration, old, new)
+                if event.action & action and not index.find({plugin.name: keys}) and hint(info, old, new):
+                    message = f"the hint returns True for an event of {event.resource} without a key of the pod"
+                    raise self._violation("hint_keys", info, message)
 
     def check_cached_results(self, events: int) -> None:
         """After any event, cached results equal those of a newly built profile."""

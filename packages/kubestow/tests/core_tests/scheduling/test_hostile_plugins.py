@@ -150,6 +150,7 @@ BEHAVIOURS = [
     returning(Gang("x", "", "many", math.nan, None)),  # type: ignore[arg-type]
     returning(Gang(Liar(), None, -1, -1.0, Members({}.keys(), {}, {}))),  # type: ignore[arg-type]
     returning(Evictable(None, None)),  # type: ignore[arg-type]
+    returning({"key": (1.5,)}),
     returning([Placement("x", None)]),  # type: ignore[arg-type]
     lambda: Verdict(np.full(1, 7, np.int32), Liar()),  # type: ignore[arg-type]
     lambda: Verdict.of(np.full(1, 7, np.int32), {7: SUCCESS}),
@@ -184,7 +185,7 @@ METHODS = {
     "hint_signature": None,
     "hint_keys": ("key",),
     "hint": True,
-    "hint_key": "key",
+    "keys_of_event": ("key",),
     "event_filter": True,
 }
 #: The methods that are tested with pods of a gang.
@@ -213,11 +214,11 @@ def misbehaving(at: str, behave: Callable[[], Any], *, name: str = "Hostile") ->
     def event_filter(*arguments: Any) -> Any:
         return methods["event_filter"](None, *arguments)
 
-    def hint_key(*arguments: Any) -> Any:
-        return methods["hint_key"](None, *arguments)
+    def keys_of_event(*arguments: Any) -> Any:
+        return methods["keys_of_event"](None, *arguments)
 
-    key = hint_key if at in ("hint_key", "hint_keys") else None
-    registrations = (on(EventResource.NODE, Action.ALL, hint=hint, event_filter=event_filter, hint_key=key),)
+    keys = keys_of_event if at in ("keys_of_event", "hint_keys") else None
+    registrations = (on(EventResource.NODE, Action.ALL, hint=hint, event_filter=event_filter, hint_keys=keys),)
     gang = (GangPlugin, GangPreemptionPlugin, PlacementGeneratePlugin, PlacementScorePlugin)
     bases = (
         *(gang if at in GANG_METHODS else ()),

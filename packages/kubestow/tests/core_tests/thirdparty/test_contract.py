@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kubestow.api.core import Node
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.nodes.views import Nodes
@@ -283,3 +284,28 @@ def test_failures_of_the_binding_cycle_are_found() -> None:
     assert "NeverReturns" in problem(NeverReturns)
     assert "cancelled after its time limit of 20 s" in problem(NeverReturns)
     assert problem(FailsAfterBinding).endswith("plugin 'FailsAfterBinding' failed at PostBind: LookupError: no address")
+
+
+def test_a_hint_that_requeues_pods_without_a_key_of_the_event_is_found() -> None:
+    class Zoned(FilterPlugin):
+        name = "Zoned"
+
+        def __init__(self, args: Any, handle: Handle) -> None:
+            super().__init__(args, handle)
+            self.events_to_register = (
+                on(EventResource.NODE, Action.ADD, hint=lambda pod, old, new: True, hint_keys=self._keys_of_node),
+            )
+
+        def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+            return [pod.spec.node_selector["zone"]]
+
+        def _keys_of_node(self, old: Any, new: Node) -> Iterable[Hashable]:
+            return [new.metadata.labels["zone"]]
+
+        def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
+            pass
+
+    nodes, pods = [node("a", labels={"zone": "1"})], [pod("p", node_selector={"zone": "2"})]
+    assert "hint_keys, pod default/p: the hint returns True for an event of Node" in problem(
+        Zoned, nodes=nodes, pods=pods
+    )

@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LIMIT = 2**63
-_MOST = _LIMIT - 1
+
+#: The largest number.
+MOST = _LIMIT - 1
 
 #: Sums and percentages of a few amounts from 0 to this one are exact in 64 bits: 9 PB, or so many millicores.
 ORDINARY = 2**53
@@ -24,7 +26,7 @@ def as_int64(number: int) -> int:
 
 def saturated(number: int) -> int:
     """The number itself, or the nearest of -(2**63 - 1) and 2**63 - 1."""
-    return max(-_MOST, min(number, _MOST))
+    return max(-MOST, min(number, MOST))
 
 
 def exact_sum(amounts: NDArray[np.int64]) -> int:
@@ -32,4 +34,4 @@ def exact_sum(amounts: NDArray[np.int64]) -> int:
     if not len(amounts):
         return 0
     largest = max(int(amounts.max()), -int(amounts.min()))
-    return int(amounts.sum()) if largest * len(amounts) <= _MOST else sum(amounts.tolist())
+    return int(amounts.sum()) if largest * len(amounts) <= MOST else sum(amounts.tolist())

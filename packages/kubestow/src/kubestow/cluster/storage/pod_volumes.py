@@ -51,9 +51,9 @@ def claim_keys(pod: PodInfo) -> list[tuple[str, str]]:
     return [(pod.namespace, claim.name) for claim in claims_of(pod)]
 
 
-def key_of_claim(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> tuple[str, str]:
-    """Namespace and name of a claim that was added or updated."""
-    return new.metadata.namespace, new.metadata.name
+def keys_of_claim(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> tuple[tuple[str, str]]:
+    """Namespace and name of a claim that was added or updated, for queueing hints."""
+    return ((new.metadata.namespace, new.metadata.name),)
 
 
 def claim_names(shape: Shape) -> list[str]:

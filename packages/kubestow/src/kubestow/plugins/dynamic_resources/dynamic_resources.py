@@ -7,7 +7,7 @@ bound. PostFilter deallocates claims that keep the pod from being scheduled.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from kubestow.config.plugin_args import DynamicResourcesArgs
 from kubestow.errors import InvalidSelector, PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import HintKeys, Invalidation, on, only_itself
 from kubestow.framework.interface import (
     FilterPlugin,
     FilterRunner,
@@ -133,13 +133,14 @@ class DynamicResourcesWithoutScore(
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.NOTHING,
                 hint=self._is_schedulable_after_claim_change,
-                hint_key=_key_of_claim,
+                hint_keys=_keys_of_claim,
             ),
             on(
                 EventResource.POD,
                 Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
                 invalidates=Invalidation.NOTHING,
                 hint=self._is_schedulable_after_pod_change,
+                hint_keys=only_itself,
             ),
             on(EventResource.DEVICE_CLASS, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
             on(EventResource.RESOURCE_SLICE, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
@@ -156,7 +157,7 @@ class DynamicResourcesWithoutScore(
         """None for pods with claims in their spec: claims, and their names in a pod's status, belong to single pods."""
         return None if pod.spec.resource_claims else ()
 
-    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+    def hint_keys(self, pod: PodInfo) -> HintKeys:
         """Namespace and name of the claims that exist or are expected."""
         return ((pod.namespace, name) for name in claim_names(pod))
 
@@ -360,9 +361,9 @@ class DynamicResources(DynamicResourcesWithoutScore, ScorePlugin):
         return normalized(scores)
 
 
-def _key_of_claim(old: ResourceClaim | None, new: ResourceClaim) -> Hashable | None:
+def _keys_of_claim(old: ResourceClaim | None, new: ResourceClaim) -> HintKeys | None:
     """Devices of a deallocated claim may go to any pod; any other change helps only pods that use the claim."""
-    return None if _is_deallocated(old, new) else (new.metadata.namespace, new.metadata.name)
+    return None if _is_deallocated(old, new) else ((new.metadata.namespace, new.metadata.name),)
 
 
 def _is_deallocated(old: ResourceClaim | None, new: ResourceClaim) -> bool:

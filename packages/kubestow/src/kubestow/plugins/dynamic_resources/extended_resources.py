@@ -10,7 +10,7 @@ slice with an unknown kind of node selection counts on all nodes; a class whose 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +73,11 @@ class ExtendedResources:
     def device_class(self, resource: str) -> DeviceClass | None:
         """The class of a resource: of several, the newest, then the first by name."""
         return self._current().get(resource)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The resources that have a device class."""
+        return self._current().keys()
 
     def is_requested(self, requests: Amounts) -> bool:
         """Whether any requested resource has a device class."""
@@ -283,6 +288,11 @@ class DeviceCounts:
     def is_backed(self, resource: str) -> bool:
         """Whether devices back a resource on nodes that do not offer it themselves."""
         return self._enabled and self._extended_resources.device_class(resource) is not None
+
+    @property
+    def backed_resources(self) -> Collection[str]:
+        """The resources that devices back on nodes that do not offer them themselves."""
+        return self._extended_resources.names if self._enabled else ()
 
     def usage(self, resource: str, nodes: Nodes) -> tuple[Int64s, Int64s]:
         """Capacity and use of a resource per node, two int64 arrays; in devices where they back the resource."""

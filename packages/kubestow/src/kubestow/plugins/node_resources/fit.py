@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
-from kubestow.api.formats.int64 import BEYOND_ORDINARY, exact_sum, saturated
+from kubestow.api.formats.int64 import BEYOND_ORDINARY, MOST, exact_sum, saturated
 from kubestow.api.formats.names import is_extended_resource
 from kubestow.api.resource import DeviceClass
 from kubestow.cluster.changes.events import Action, EventResource
@@ -28,7 +28,15 @@ from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy, UtilizationShapePoint
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, events_of_nodes_without_hints, on, placed_pods
+from kubestow.framework.event_registration import (
+    HintKeys,
+    Invalidation,
+    events_of_nodes_without_hints,
+    every_pod_if,
+    for_every_pod,
+    on,
+    placed_pods,
+)
 from kubestow.framework.gang import Gang, PlacementScorePlugin, Proposal
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Code, Status, Verdict
@@ -120,23 +128,31 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._counts = placed_pods(handle, Behaviour.HINTS_LOOK_AT_NOMINATED_PODS)
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE | Action.UPDATE_POD_SCALE_UP, requeues=False),
-            on(EventResource.POD, Action.DELETE, hint=self._is_schedulable_after_pod_deleted),
+            on(
+                EventResource.POD,
+                Action.DELETE,
+                hint=for_every_pod(self._frees_resources),
+                hint_keys=every_pod_if(self._frees_resources),
+            ),
             on(
                 EventResource.POD,
                 Action.UPDATE_POD_SCALE_DOWN,
                 hint=_is_schedulable_after_pod_scale_down,
+                hint_keys=_keys_of_pod_scale_down,
                 requeues=handle.feature_enabled("InPlacePodVerticalScaling"),
             ),
             on(
                 EventResource.NODE,
                 Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,
                 hint=self._is_schedulable_after_node_change,
+                hint_keys=self._keys_of_node_change,
             ),
             on(
                 EventResource.DEVICE_CLASS,
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.ALL,
                 hint=_is_schedulable_after_device_class_change,
+                hint_keys=_keys_of_device_class_change,
                 requeues=handle.feature_enabled("DRAExtendedResource"),
             ),
             *events_of_nodes_without_hints(handle),
@@ -152,6 +168,18 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def hint_signature(self, pod: PodInfo) -> Hashable:
         """The requests."""
         return tuple(sorted(pod.shape.requests.items()))
+
+    def hint_keys(self, pod: PodInfo) -> HintKeys | None:
+        """The names of the requested resources, and what a node must have: see :meth:`_keys_of_node_change`.
+
+        None if a request is negative or ignored, so that a node may help although it lacks the resource.
+        """
+        requests = pod.shape.requests
+        scalars = sorted(name for name, amount in requests.items() if name not in NATIVE_RESOURCES and amount)
+        if any(amount < 0 for amount in requests.values()) or any(map(self._is_ignored, scalars)):
+            return None
+        needed = (*(requests.get(name, 0) for name in NATIVE_RESOURCES), *(requests[name] for name in scalars[:1]))
+        return {**{name: () for name, amount in requests.items() if amount}, (*scalars[:1],): needed}
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Never skips: the number of pods is checked for every pod. Rejects sidecars without SidecarContainers."""
@@ -285,7 +313,31 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         grown = [name for name, amount in allocatable.items() if amount > old_allocatable.get(name, 0)]
         return PODS in grown or any(pod.shape.requests.get(name, 0) for name in grown)
 
-    def _is_schedulable_after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> bool:
+    def _keys_of_node_change(self, old: Node | None, new: Node) -> HintKeys:
+        """The native resources that a pod may request at most, alone or together with one scalar resource.
+
+        A pod that requests several scalar resources is found by one of them. The names are in tuples, to tell them from
+        those of other events.
+        """
+        allocatable = allocatable_amounts(new.status.allocatable)
+        if allocatable.get(PODS, 0) < 1:
+            return ()
+        limits = {name: max(amount, 0) for name, amount in allocatable.items()}
+        backed = [name for name in self._devices.backed_resources if not allocatable.get(name, 0)]
+        limits |= dict.fromkeys(backed, MOST)
+        before = {} if old is None else allocatable_amounts(old.status.allocatable)
+        grown = {*backed, *(name for name, amount in allocatable.items() if amount > before.get(name, 0))}
+        if old is not None and not grown:
+            return ()
+        native = tuple(limits.get(name, 0) for name in NATIVE_RESOURCES)
+        keys: dict[Hashable, Sequence[int]] = {
+            (name,): (*native, limit) for name, limit in limits.items() if limit and name not in NATIVE_RESOURCES
+        }
+        if old is None or not grown.isdisjoint((PODS, *NATIVE_RESOURCES)):
+            keys[()] = native
+        return keys
+
+    def _frees_resources(self, old: PodInfo, new: None) -> bool:
         return self._counts(old)
 
 
@@ -298,13 +350,26 @@ def _is_schedulable_after_pod_scale_down(pod: PodInfo, old: PodInfo, new: PodInf
     )
 
 
+def _keys_of_pod_scale_down(old: PodInfo, new: PodInfo) -> HintKeys:
+    """The resources of which a pod on a node requests less now."""
+    if not new.spec.node_name:
+        return ()
+    before, after = old.requests, new.requests
+    return [name for name in {**before, **after} if after.get(name, 0) < before.get(name, 0)]
+
+
 def _is_schedulable_after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> bool:
     """Whether the class backs a resource that the pod requests and that it did not back before."""
     name = new.spec.extended_resource_name
     if old is not None:
         return name != old.spec.extended_resource_name and bool(name and pod.shape.requests.get(name, 0))
-    backed = (DEVICE_CLASS_PREFIX + new.metadata.name, name or "")
-    return any(pod.shape.requests.get(resource, 0) for resource in backed)
+    return any(pod.shape.requests.get(resource, 0) for resource in _keys_of_device_class_change(old, new))
+
+
+def _keys_of_device_class_change(old: DeviceClass | None, new: DeviceClass) -> Sequence[str]:
+    """The resources that the class may back now and did not before."""
+    name = new.spec.extended_resource_name or ""
+    return (DEVICE_CLASS_PREFIX + new.metadata.name, name) if old is None else (name,)
 
 
 # -- scoring -------------------------------------------------------------------------------------------------------

@@ -22,13 +22,14 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes, Rows
+from kubestow.cluster.pods.affinity_terms import selected_index_keys
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache, ShapeFamily
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, EligibleRows, SharedSums
 from kubestow.config.plugin_args import PodTopologySpreadArgs
 from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on, placed_pods
+from kubestow.framework.event_registration import HintKeys, Invalidation, on, placed_pods
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.plugins.pod_topology_spread.constraints import (
@@ -46,6 +47,7 @@ from kubestow.plugins.pod_topology_spread.constraints import (
     owning_controller,
     selected_label_keys,
 )
+from kubestow.rules.matching import changed_labels
 from kubestow.rules.minors import Behaviour
 
 #: Verdict keys.
@@ -57,6 +59,8 @@ _STATUSES = {
     ),
 }
 _SKIP = Status.skip()
+#: The hint key of pods without constraints. Those of topology keys are tuples of one name, unlike index keys of pods.
+_ANY_TOPOLOGY = ("",)
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
@@ -107,12 +111,19 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
         node_events = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         self.events_to_register = (
-            on(EventResource.POD, pod_events, invalidates=Invalidation.ALL, hint=self._is_schedulable_after_pod_change),
+            on(
+                EventResource.POD,
+                pod_events,
+                invalidates=Invalidation.ALL,
+                hint=self._is_schedulable_after_pod_change,
+                hint_keys=self._keys_of_pod_change,
+            ),
             on(
                 EventResource.NODE,
                 node_events,
                 invalidates=Invalidation.ALL,
                 hint=self._is_schedulable_after_node_change,
+                hint_keys=_keys_of_node_change,
             ),
             on(EventResource.WORKLOAD, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
         )
@@ -134,6 +145,17 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         """The hard constraints of its own; without any, the default ones depend on the whole shape."""
         own = pod.spec.topology_spread_constraints
         return (pod.namespace, tuple(self._hinted_constraints(pod))) if own else pod.shape
+
+    def hint_keys(self, pod: PodInfo) -> HintKeys | None:
+        """The index keys of the pods that the hard constraints select, and the topology keys of these constraints.
+
+        None without constraints of its own, because the default ones may change.
+        """
+        if not pod.spec.topology_spread_constraints:
+            return None
+        constraints, namespaces = self._hinted_constraints(pod), frozenset((pod.namespace,))
+        keys = {(each.topology_key,) for each in constraints} or {_ANY_TOPOLOGY}
+        return keys.union(*(selected_index_keys(namespaces, each.selector) or () for each in constraints))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Skips pods without hard constraints."""
@@ -280,6 +302,12 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             or any(old.metadata.labels[key] != new.metadata.labels[key] for key in keys)
         )
 
+    def _keys_of_pod_change(self, old: PodInfo | None, new: PodInfo | None) -> HintKeys:
+        changed = [each for each in (old, new) if each is not None]
+        if not all(map(self._counts, changed)):  # a pod's own update counts, but its hints are called without keys
+            return ()
+        return {key for each in changed for key in each.shape.index_keys}
+
     def _is_involved(self, pod: PodInfo, changed: PodInfo) -> bool:
         """Whether a changed pod is the pod itself, or assigned or nominated in the same namespace."""
         return changed.uid == pod.uid or (self._counts(changed) and changed.namespace == pod.namespace)
@@ -287,6 +315,14 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def _hinted_constraints(self, pod: PodInfo) -> Sequence[SpreadConstraint]:
         hard = self._constraints_of(pod.shape).hard
         return () if isinstance(hard, Status) else hard.constraints  # with an invalid one, no event helps the pod
+
+
+def _keys_of_node_change(old: Node | None, new: Node | None) -> HintKeys:
+    """The topology keys whose domains change, or in whose domains the taints of a node do."""
+    labels = [{} if node is None else node.metadata.labels for node in (old, new)]
+    if old is not None and new is not None and old.spec.taints == new.spec.taints:
+        return [(key,) for key in changed_labels(*labels)]
+    return {_ANY_TOPOLOGY, *((key,) for of_node in labels for key in of_node)}
 
 
 def _has_all(node: Node | None, topology_keys: Sequence[str]) -> bool:

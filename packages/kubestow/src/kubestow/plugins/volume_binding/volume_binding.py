@@ -42,11 +42,11 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.available_volumes import NO_VOLUME, node_terms
 from kubestow.cluster.storage.capacities import NO_CAPACITY, CSIStorageCapacities
 from kubestow.cluster.storage.csi import in_tree_plugin, migrated_plugins, translated_terms
-from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, is_claim_of_pod, key_of_claim
+from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, is_claim_of_pod, keys_of_claim
 from kubestow.config.plugin_args import VolumeBindingArgs
 from kubestow.errors import APIError, InvalidObject, InvalidQuantity, KubestowError, Unreachable
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import HintKeys, Invalidation, every_pod_if, for_every_pod, on
 from kubestow.framework.interface import (
     FilterPlugin,
     Handle,
@@ -163,14 +163,15 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
                 EventResource.STORAGE_CLASS,
                 add_or_update,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_storage_class_change,
+                hint=for_every_pod(_has_new_topologies),
+                hint_keys=every_pod_if(_has_new_topologies),
             ),
             on(
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 add_or_update,
                 invalidates=Invalidation.ALL,
                 hint=is_claim_of_pod,
-                hint_key=key_of_claim,
+                hint_keys=keys_of_claim,
             ),
             on(EventResource.PERSISTENT_VOLUME, add_or_update, invalidates=Invalidation.ALL),
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
@@ -178,19 +179,22 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
                 EventResource.CSI_NODE,
                 add_or_update,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_csi_node_change,
+                hint=for_every_pod(_has_new_migrated_plugins),
+                hint_keys=every_pod_if(_has_new_migrated_plugins),
             ),
             on(
                 EventResource.CSI_DRIVER,
                 Action.UPDATE if has_driver_hint else add_or_update,
                 invalidates=Invalidation.ALL,
                 hint=_is_schedulable_after_csi_driver_change if has_driver_hint else None,
+                hint_keys=_keys_of_csi_driver if has_driver_hint else None,
             ),
             on(
                 EventResource.CSI_STORAGE_CAPACITY,
                 add_or_update,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_storage_capacity_change,
+                hint=for_every_pod(_has_more_capacity),
+                hint_keys=every_pod_if(_has_more_capacity),
             ),
         )
 
@@ -208,8 +212,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         claims = self.signature(pod)
         return None if claims is None else (claims, tuple(_inline_drivers(pod)))
 
-    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
-        return claim_keys(pod)
+    def hint_keys(self, pod: PodInfo) -> HintKeys:
+        """The claims, and the drivers of inline volumes."""
+        return (*claim_keys(pod), *_inline_drivers(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Rejects pods with missing, lost, deleted or immediate unbound claims; skips pods without claims."""
@@ -303,11 +308,11 @@ class ScoringOfVolumesToBind(VolumeBinding):
 # -- queueing hints ------------------------------------------------------------------------------------------------
 
 
-def _is_schedulable_after_storage_class_change(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:
+def _has_new_topologies(old: StorageClass | None, new: StorageClass) -> bool:
     return old is None or old.allowed_topologies != new.allowed_topologies
 
 
-def _is_schedulable_after_csi_node_change(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
+def _has_new_migrated_plugins(old: CSINode | None, new: CSINode) -> bool:
     return old is None or migrated_plugins(old) != migrated_plugins(new)
 
 
@@ -317,13 +322,15 @@ def _is_schedulable_after_csi_driver_change(pod: PodInfo, old: CSIDriver, new: C
     return bool(no_longer_tracks and new.metadata.name in _inline_drivers(pod))
 
 
+def _keys_of_csi_driver(old: CSIDriver, new: CSIDriver) -> HintKeys:
+    return (new.metadata.name,)
+
+
 def _inline_drivers(pod: PodInfo) -> list[str]:
     return [volume.csi.driver for volume in pod.spec.volumes if volume.csi is not None]
 
 
-def _is_schedulable_after_storage_capacity_change(
-    pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity
-) -> bool:
+def _has_more_capacity(old: CSIStorageCapacity | None, new: CSIStorageCapacity) -> bool:
     if old is None:
         return True
     before, after = _limit(old), _limit(new)

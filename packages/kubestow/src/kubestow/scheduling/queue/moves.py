@@ -117,7 +117,9 @@ class QueueMoves:
         if event.is_wildcard:
             cohorts = unschedulable.cohorts()
         else:
-            cohorts = unschedulable.rejected_by(self._hints.keys_of(registrations, old, new))
+            cohorts = unschedulable.rejected_by(
+                self._hints.keys_of(registrations, old, new, rejectors=unschedulable.rejectors)
+            )
         helped: list[QueuedPod] = []
         for cohort in [cohort for cohort in cohorts if self._may_help(cohort.key, decisions)]:
             decision = _decision_for(cohort, subject, decisions)

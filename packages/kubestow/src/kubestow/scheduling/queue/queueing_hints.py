@@ -22,6 +22,7 @@ from kubestow.framework.interface import (
     ReservePlugin,
 )
 from kubestow.framework.profile import Profile
+from kubestow.scheduling.queue.hint_index import Amounts, KeysByPlugin
 from kubestow.scheduling.queued_pod import QueueingStrategy
 
 #: Plugins of other extension points cannot reject a pod, so their registrations are ignored.
@@ -66,18 +67,18 @@ class QueueingHints:
             profile.scheduler_name: {
                 plugin.name: plugin
                 for plugin in profile.plugins
-                if any(each.hint is not None or each.hint_key is not None for each in plugin.events_to_register)
+                if any(each.hint is not None or each.hint_keys is not None for each in plugin.events_to_register)
             }
             for profile in profiles.values()
         }
         #: Those of them with keyed events.
         self._keyed = {
             name: {
-                plugin.name: plugin
-                for plugin in plugins.values()
-                if any(registration.hint_key is not None for registration in plugin.events_to_register)
+                plugin: self._hinting[name][plugin]
+                for plugin, registration in registrations
+                if registration.hint_keys is not None
             }
-            for name, plugins in self._hinting.items()
+            for name, registrations in self._by_profile.items()
         }
         self._matching: dict[ClusterEvent, dict[str, dict[str, list[EventRegistration]]]] = {}
         self._with_event_filter: set[ClusterEvent] = set()
@@ -101,21 +102,21 @@ class QueueingHints:
             for plugin in plugins
         )
 
-    def keys(self, pod: PodInfo, plugins: Iterable[str]) -> dict[str, frozenset[Hashable] | None]:
-        """The hint keys of a pod for those of these plugins that have keyed events; None where all keys are its."""
+    def keys(self, pod: PodInfo, plugins: Iterable[str]) -> KeysByPlugin:
+        """The hint keys of a pod for the plugins that rejected it; None for those without keyed events."""
         name = pod.spec.scheduler_name
         keyed, runtime = self._keyed[name], self._profiles[name].queueing
-        return {plugin: runtime.hint_keys(keyed[plugin], pod) for plugin in plugins if plugin in keyed}
+        return {plugin: runtime.hint_keys(keyed[plugin], pod) if plugin in keyed else None for plugin in plugins}
 
-    def keys_of(self, registrations: Registrations, old: Any, new: Any) -> dict[str, set[Hashable] | None]:
-        """The plugins that registered an event, with the keys of the pods that it can help; None for all pods."""
-        found: dict[str, set[Hashable] | None] = {}
+    def keys_of(self, registrations: Registrations, old: Any, new: Any, *, rejectors: Collection[str]) -> KeysByPlugin:
+        """Those of the rejectors that registered an event, with its keys for them; None if it can help any pod."""
+        found: dict[str, Mapping[Hashable, Amounts] | None] = {}
         for scheduler_name, by_plugin in registrations.items():
             runtime = self._profiles[scheduler_name].queueing
             for plugin, matching in by_plugin.items():
-                keys = {runtime.run_hint_key(plugin, each, old, new) for each in matching}
-                known = found.setdefault(plugin, set())
-                found[plugin] = None if known is None or None in keys else known | keys
+                for registration in matching if plugin in rejectors else ():
+                    keys = runtime.run_hint_keys(plugin, registration, old, new)
+                    found[plugin] = _united(found[plugin], keys) if plugin in found else keys
         return found
 
     def matching(self, event: ClusterEvent) -> Registrations:
@@ -204,8 +205,9 @@ class EventDecisions:
         self, pod: PodInfo, plugin: str, signature: Hashable | None, registrations: Sequence[EventRegistration]
     ) -> bool:
         """Whether a hint of a plugin says Queue."""
-        if any(registration.hint is None for registration in registrations):
-            return True
+        for registration in registrations:
+            if registration.hint is None:
+                return True
         if signature is None:
             return self._call(pod, plugin, registrations)
         key = (pod.spec.scheduler_name, plugin, signature)
@@ -216,4 +218,20 @@ class EventDecisions:
 
     def _call(self, pod: PodInfo, plugin: str, registrations: Sequence[EventRegistration]) -> bool:
         run = self._profiles[pod.spec.scheduler_name].queueing.run_queueing_hint
-        return any(run(plugin, each, pod, self._old, self._new, event=self.event) for each in registrations)
+        for registration in registrations:
+            if run(plugin, registration, pod, self._old, self._new, event=self.event):
+                return True
+        return False
+
+
+def _united(
+    one: Mapping[Hashable, Amounts] | None, other: Mapping[Hashable, Amounts] | None
+) -> Mapping[Hashable, Amounts] | None:
+    """The keys of either, with the greater amounts; without amounts where they differ in number."""
+    if one is None or other is None:
+        return None
+    united = {**one, **other}
+    for key in one.keys() & other.keys():
+        same_number = len(one[key]) == len(other[key])
+        united[key] = tuple(map(max, one[key], other[key])) if same_number else ()
+    return united

@@ -1,26 +1,25 @@
 """Unschedulable and gated pods, in cohorts: pods for which every event means the same.
 
 The pods of a cohort were rejected by the same plugins and have the same hint signatures, so one evaluation of the hints
-decides for all of them. Cohorts are indexed by the plugins that rejected their pods, because an event concerns few
-plugins. What it costs to decide about an event depends on how many kinds of pods wait, not on how many pods.
+decides for all of them. Cohorts are indexed by what these plugins wait for (:mod:`.hint_index`), so that the hints are
+called only for cohorts that an event may help. What it costs to decide depends on what the event may change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Set
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.scheduling.queue.hint_index import HintIndex, KeysByPlugin
 from kubestow.scheduling.queue.queueing_hints import HintSignatures
 from kubestow.scheduling.queued_pod import QueuedPod
 
 Sign = Callable[[PodInfo, Iterable[str]], HintSignatures]
 """Returns the hint signatures of a pod for the plugins that rejected it."""
 
-Keys = Callable[[PodInfo, Iterable[str]], Mapping[str, Set[Hashable] | None]]
-"""Returns the hint keys of a pod for those plugins that have keyed events; None where every key may help."""
-
-K = TypeVar("K")
+Keys = Callable[[PodInfo, Iterable[str]], KeysByPlugin]
+"""Returns the hint keys of a pod for the plugins that rejected it; None where every event may help."""
 
 
 class CohortKey(NamedTuple):
@@ -44,8 +43,8 @@ class Cohort:
 
     def __init__(self, key: CohortKey) -> None:
         self.key = key
-        #: By which events with keys can help, with the plugin.
-        self.hint_keys: list[tuple[str, Hashable | None]] = []
+        #: The plugins that rejected the pods or returned Pending, each with what events it can be helped by.
+        self.hint_keys: KeysByPlugin = {}
         self.pods: dict[str, QueuedPod] = {}
 
 
@@ -55,10 +54,7 @@ class UnschedulablePods:
     def __init__(self, sign: Sign, keys: Keys) -> None:
         self._sign, self._keys = sign, keys
         self._cohorts: dict[CohortKey, Cohort] = {}
-        #: The cohorts by each plugin that rejected their pods or returned Pending; the dictionaries are ordered sets.
-        self._by_plugin: dict[str, dict[Cohort, None]] = {}
-        #: The same by plugin and hint key; None for cohorts that every key may help.
-        self._by_key: dict[tuple[str, Hashable | None], dict[Cohort, None]] = {}
+        self._index: HintIndex[Cohort] = HintIndex()
         self._cohort_of: dict[str, Cohort] = {}
 
     def __bool__(self) -> bool:
@@ -85,12 +81,12 @@ class UnschedulablePods:
         cohort = self._cohorts.get(key)
         if cohort is None:
             cohort = self._cohorts[key] = Cohort(key)
-            for plugin, _ in signatures:
-                self._by_plugin.setdefault(plugin, {})[cohort] = None
-            for plugin, keys in self._keys(info, [plugin for plugin, _ in signatures]).items():
-                cohort.hint_keys += [(plugin, each) for each in ((None,) if keys is None else keys)]
-            for hint_key in cohort.hint_keys:
-                self._by_key.setdefault(hint_key, {})[cohort] = None
+            cohort.hint_keys = self._keys(info, [plugin for plugin, _ in signatures])
+            if key.requeue_when_ungated:  # no hint is called again: any event counts that may have opened the gate
+                cohort.hint_keys = {
+                    plugin: keys if plugin == key.gated_by else None for plugin, keys in cohort.hint_keys.items()
+                }
+            self._index.add(cohort, cohort.hint_keys)
         cohort.pods[uid] = queued
         self._cohort_of[uid] = cohort
 
@@ -121,10 +117,7 @@ class UnschedulablePods:
 
     def _drop(self, cohort: Cohort) -> None:
         del self._cohorts[cohort.key]
-        for plugin, _ in cohort.key.signatures:
-            _remove_from(self._by_plugin, plugin, cohort)
-        for hint_key in cohort.hint_keys:
-            _remove_from(self._by_key, hint_key, cohort)
+        self._index.remove(cohort, cohort.hint_keys)
 
     def is_held(self, uid: str) -> bool:
         """Whether a pod is held (see :class:`CohortKey`)."""
@@ -135,20 +128,11 @@ class UnschedulablePods:
         """All cohorts."""
         return list(self._cohorts.values())
 
-    def rejected_by(self, plugins: Mapping[str, Set[Hashable] | None]) -> list[Cohort]:
-        """The cohorts that any of the plugins rejected, each once; only those with one of the hint keys, if given."""
-        found: dict[Cohort, None] = {}
-        for plugin, keys in plugins.items():
-            if keys is None:
-                found.update(self._by_plugin.get(plugin, {}))
-            else:
-                for key in (*keys, None):
-                    found.update(self._by_key.get((plugin, key), {}))
-        return list(found)
+    @property
+    def rejectors(self) -> Collection[str]:
+        """The plugins that rejected any of the pods or returned Pending."""
+        return self._index.plugins
 
-
-def _remove_from(index: dict[K, dict[Cohort, None]], key: K, cohort: Cohort) -> None:
-    cohorts = index[key]
-    del cohorts[cohort]
-    if not cohorts:
-        del index[key]
+    def rejected_by(self, plugins: KeysByPlugin) -> list[Cohort]:
+        """The cohorts that an event with these hint keys can help, each once, and perhaps others."""
+        return self._index.find(plugins)

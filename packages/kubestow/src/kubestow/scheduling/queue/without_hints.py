@@ -50,7 +50,7 @@ class EventsWithoutHints(QueueingHints):
                 each,
                 event=replace(each.event, action=_without_own_updates(each.event)),
                 hint=None,
-                hint_key=None,
+                hint_keys=None,
                 event_filter=None,
             )
             for each in super()._requeueing_registrations(plugin)

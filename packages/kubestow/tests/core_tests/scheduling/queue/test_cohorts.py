@@ -10,19 +10,19 @@ from typing import Any, ClassVar
 import pytest
 
 from core_tests.scheduling.fixture import enabled
+from core_tests.scheduling.queue.random_objects import random_event, random_pod
 from kubestow import config
 from kubestow.api.core import Node, Pod
-from kubestow.api.meta import convert
-from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import Plugin, PreEnqueuePlugin, PreFilterPlugin
 from kubestow.framework.profile import implements
-from kubestow.framework.status import Status
+from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins import in_tree_registry
+from kubestow.rules.minors import DEFAULT_MINOR, MINORS, Minor
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, EVERY_EVENT, NODE_ADD
+from kubestow.scheduling.events.cluster_events import EVERY_EVENT, NODE_ADD
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queued_pod import Place, QueueingStrategy
@@ -47,6 +47,7 @@ REJECTORS = (
     "DynamicResources",
     "NodeDeclaredFeatures",
 )
+_OWN_UPDATES = (Action.UPDATE_POD_TOLERATION, Action.UPDATE_POD_LABEL, Action.UPDATE_POD_SCALE_DOWN)
 
 
 class ManualClock:
@@ -59,9 +60,11 @@ class ManualClock:
 class World:
     """A scheduler whose loop does not run, and the clock of its queue."""
 
-    def __init__(self, *, plugins: Iterable[type[Plugin]] = (), **configured: Any) -> None:
-        gates = config.FeatureGates({})
-        registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
+    def __init__(
+        self, *, plugins: Iterable[type[Plugin]] = (), minor: Minor = DEFAULT_MINOR, **configured: Any
+    ) -> None:
+        gates = config.FeatureGates({}, minor=minor)
+        registry = in_tree_registry(minor) | {plugin.name: plugin for plugin in plugins}
         document = {"apiVersion": config.API_VERSION, "kind": config.KIND, **configured}
         self.clock = ManualClock()
         clock: Any = self.clock
@@ -97,87 +100,39 @@ class World:
         return names
 
 
-def random_pod(random: Random, name: str, *, node_name: str = "") -> Pod:
-    def maybe(value: Any) -> Any:
-        return value if random.random() < 0.4 else None
+class Undeclared(PreFilterPlugin):
+    """A plugin without declarations: its hints are called for every pod. One of them fails for some pods."""
 
-    term = {
-        "labelSelector": {"matchLabels": {"app": random.choice("ab")}},
-        "topologyKey": random.choice(["zone", "rack"]),
-    }
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": random.choice(["zone", "rack"]),
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": random.choice("ab")}},
-    }
-    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": random.choice("xy")}}]
-    ephemeral = [{"name": random.choice("vw"), "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]
-    return pod(
-        name,
-        node=node_name,
-        namespace=random.choice(["default", "other"]),
-        cpu=maybe(random.choice(["1", "3", "9"])),
-        labels={"app": random.choice("ab")},
-        node_selector=maybe({"zone": random.choice("12")}),
-        tolerations=maybe([{"key": random.choice("st"), "operator": "Exists"}]) or (),
-        spread=maybe([spread]) or (),
-        host_ports=maybe([random.choice([80, 81])]) or (),
-        affinity=maybe(
-            {
-                random.choice(["podAffinity", "podAntiAffinity"]): {
-                    "requiredDuringSchedulingIgnoredDuringExecution": [term]
-                }
-            }
-        ),
-        spec={"volumes": maybe(random.choice([volumes, ephemeral])) or []},
+    name = "Undeclared"
+    events_to_register = (
+        on(EventResource.NODE, Action.ALL, hint=lambda pod, old, new: bool(new and "zone" in new.metadata.labels)),
+        on(EventResource.POD, Action.DELETE, hint=lambda pod, old, new: pod.labels["tier"] == "a"),
     )
 
-
-def random_node(random: Random) -> Node:
-    taints = [f"{random.choice('st')}=1:NoSchedule"] if random.random() < 0.5 else []
-    labels = {key: random.choice("12") for key in ("zone", "rack") if random.random() < 0.7}
-    return node(
-        "n", cpu=random.choice(["2", "4", "16"]), labels=labels, taints=taints, unschedulable=random.random() < 0.3
-    )
+    def pre_filter(self, state: Any, pod: PodInfo, nodes: Any) -> None:
+        pass
 
 
-def random_event(random: Random, world: World) -> tuple[ClusterEvent, Any, Any]:
-    old, new = random_node(random), random_node(random)
-    claim = convert(
-        PersistentVolumeClaim,
-        {"metadata": {"name": random.choice(["x", "y", "p1-v"]), "namespace": random.choice(["default", "other"])}},
-    )
-    placed = [world.info(random_pod(random, "placed", node_name="n")) for _ in range(2)]
-    events: list[tuple[ClusterEvent, Any, Any]] = [
-        (NODE_ADD, None, new),
-        (ClusterEvent(EventResource.NODE, Action.DELETE), old, None),
-        (NODE_LABEL, old, new),
-        (ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_TAINT), old, new),
-        (ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_ALLOCATABLE), old, new),
-        (ASSIGNED_POD_ADD, None, placed[0]),
-        (ASSIGNED_POD_DELETE, placed[0], None),
-        (ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE_POD_LABEL), placed[0], placed[1]),
-        (ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN), placed[0], placed[1]),
-        (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, Action.ADD), None, claim),
-        (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, Action.UPDATE), claim, claim),
-    ]
-    return random.choice(events)
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_an_event_requeues_the_pods_for_which_the_hints_say_so_one_by_one(seed: int) -> None:
+@pytest.mark.parametrize("minor", MINORS[1:], ids=lambda minor: str(minor.number))
+@pytest.mark.parametrize("seed", range(8))
+def test_an_event_requeues_the_pods_for_which_the_hints_say_so_one_by_one(seed: int, minor: Minor) -> None:
     random = Random(seed)
-    world = World()
+    world = World(minor=minor, **enabled(Undeclared))
     hints = QueueingHints(world.scheduler.profiles)
+    known = {plugin.name for plugin in world.scheduler.profiles["default-scheduler"].plugins}
+    rejecting = [name for name in (*REJECTORS, "Undeclared") if name in known]
     waiting: dict[str, tuple[PodInfo, list[str], list[str]]] = {}
-    for number in range(40):
-        rejectors = random.sample(REJECTORS, random.choice([1, 1, 2]))
-        pending = random.sample(REJECTORS, 1) if random.random() < 0.1 else []
-        info = world.reject(random_pod(random, f"p{number}"), *rejectors, pending=pending)
+    for number in range(60):
+        rejectors = random.sample(rejecting, random.choice([1, 1, 2]))
+        pending = random.sample(rejecting, 1) if random.random() < 0.1 else []
+        own: dict[str, Any] = {"resourceClaims": []}  # DynamicResources would gate the pod
+        info = world.reject(random_pod(random, f"p{number}", own=own), *rejectors, pending=pending)
         waiting[info.name] = info, rejectors, pending
-    for _ in range(6):
-        event, old, new = random_event(random, world)
+    for _ in range(30):
+        event, old, new = random_event(random, world.info)
+        if random.random() < 0.1:  # an event about a waiting pod
+            old = new = waiting[random.choice(list(waiting))][0]
+            event = ClusterEvent(EventResource.UNSCHEDULABLE_POD, random.choice(list(_OWN_UPDATES)))
         decisions = hints.decisions(event, hints.filtered(event, old, new), old, new)
         expected = [
             name
@@ -187,7 +142,9 @@ def test_an_event_requeues_the_pods_for_which_the_hints_say_so_one_by_one(seed: 
         world.queue.move_all_to_active_or_backoff(event, old, new)
         assert world.popped() == expected
         for name in expected:
-            del waiting[name]
+            info, rejectors, pending = waiting.pop(name)
+            world.reject(info.pod, *rejectors, pending=pending)
+            waiting[name] = info, rejectors, pending
 
 
 def test_a_hint_is_called_once_for_pods_with_equal_signatures() -> None:
@@ -349,7 +306,12 @@ def test_an_event_with_a_key_reaches_the_hints_of_the_pods_with_this_key_only() 
     class Keyed(PreFilterPlugin):
         name = "Keyed"
         events_to_register = (
-            on(EventResource.NODE, Action.ADD, hint=hint, hint_key=lambda old, new: new.metadata.name or None),
+            on(
+                EventResource.NODE,
+                Action.ADD,
+                hint=hint,
+                hint_keys=lambda old, new: [new.metadata.name] if new.metadata.name else None,
+            ),
         )
 
         def pre_filter(self, state: Any, pod: PodInfo, nodes: Any) -> None:
@@ -370,7 +332,7 @@ def test_an_event_with_a_key_reaches_the_hints_of_the_pods_with_this_key_only() 
 def test_failing_keys_leave_all_pods_to_the_hints() -> None:
     class Failing(PreFilterPlugin):
         name = "Failing"
-        events_to_register = (on(EventResource.NODE, Action.ADD, hint_key=lambda old, new: new.metadata.name),)
+        events_to_register = (on(EventResource.NODE, Action.ADD, hint_keys=lambda old, new: [new.metadata.name]),)
 
         def pre_filter(self, state: Any, pod: PodInfo, nodes: Any) -> None:
             pass
@@ -381,4 +343,25 @@ def test_failing_keys_leave_all_pods_to_the_hints() -> None:
     world = World(**enabled(Failing))
     world.reject(pod("p"), "Failing")
     world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
+    assert world.popped() == ["p"]
+
+
+def test_a_pod_that_an_event_helped_while_it_was_gated_waits_for_its_gate_alone() -> None:
+    """Then the keys of the plugins that rejected it no longer matter: their hints are not called again."""
+
+    class Closed(PreEnqueuePlugin):
+        name = "Closed"
+        events_to_register = (on(EventResource.NODE, Action.ADD),)
+        is_open = True
+
+        def pre_enqueue(self, pod: PodInfo) -> Status:
+            return SUCCESS if self.is_open else Status.unschedulable("closed")
+
+    world = World(**enabled(Closed))
+    world.reject(pod("p", node_selector={"zone": "1"}), "NodeAffinity")
+    Closed.is_open = False
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node(labels={"zone": "1"}))
+    assert world.popped() == []
+    Closed.is_open = True
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node(labels={"zone": "2"}))
     assert world.popped() == ["p"]

@@ -1,0 +1,133 @@
+"""The index of rejected pods by hint keys: it loses no pod that a hint can requeue, and keeps nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from random import Random
+
+import pytest
+
+from core_tests.scheduling.queue.random_objects import GPU, random_event, random_pod
+from kubestow.api.meta import convert
+from kubestow.api.resource import DeviceClass
+from kubestow.rules.minors import MINORS, Minor
+from kubestow.scheduling.queue.hint_index import Amounts, HintIndex
+from kubestow.scheduling.queue.queueing_hints import QueueingHints
+from kubestow.testing import PluginHarness, pod
+
+Keys = Mapping[Hashable, Amounts] | None
+
+
+# -- the index -----------------------------------------------------------------------------------------------------
+
+
+def random_keys(random: Random) -> Keys:
+    if random.random() < 0.1:
+        return None
+    keys = random.sample("abcdef", random.randrange(4))
+    return {key: tuple(random.randrange(9) for _ in range(random.choice([0, 0, 2, 2, 2, 3]))) for key in keys}
+
+
+def may_help(offered: Keys, wanted: Keys) -> bool:
+    """Whether an event with some keys may help a pod with others, as HintKeys says."""
+    if offered is None or wanted is None:
+        return True
+    common = [(offered[key], wanted[key]) for key in offered.keys() & wanted.keys()]
+    return any(
+        len(limits) != len(amounts) or all(amount <= limit for amount, limit in zip(amounts, limits, strict=True))
+        for limits, amounts in common
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_index_finds_what_a_look_at_everything_finds(seed: int) -> None:
+    random = Random(seed)
+    index: HintIndex[int] = HintIndex()
+    waiting: dict[int, dict[str, Keys]] = {}
+    for number in range(300):
+        if waiting and random.random() < 0.4:
+            gone = random.choice(list(waiting))
+            index.remove(gone, waiting.pop(gone))
+        else:
+            waiting[number] = {plugin: random_keys(random) for plugin in random.sample("PQR", random.choice([1, 2]))}
+            index.add(number, waiting[number])
+        offered = {plugin: random_keys(random) for plugin in random.sample("PQR", 2)}
+        found = index.find(offered)
+        assert len(found) == len(set(found))
+        assert set(found) == {
+            each
+            for each, wanted in waiting.items()
+            if any(plugin in wanted and may_help(keys, wanted[plugin]) for plugin, keys in offered.items())
+        }
+    for each, wanted in waiting.items():
+        index.remove(each, wanted)
+    assert not any((index.plugins, index._without_keys, index._by_key, index._by_amounts))
+
+
+def test_the_arrays_of_amounts_shrink_with_what_waits() -> None:
+    index: HintIndex[int] = HintIndex()
+    for number in range(1000):
+        index.add(number, {"P": {"key": (number,)}})
+    for number in range(1, 1000):
+        index.remove(number, {"P": {"key": (number,)}})
+    assert index._by_amounts["P", "key"][1]._amounts.size <= 64
+    assert index.find({"P": {"key": (0,)}}) == [0]
+
+
+# -- the keys of the plugins in tree ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("minor", MINORS, ids=lambda minor: str(minor.number))
+def test_hints_say_queue_only_for_pods_with_a_key_of_the_event(minor: Minor) -> None:
+    random = Random(minor.number)
+    profile = {
+        "pluginConfig": [
+            {"name": "NodeResourcesFit", "args": {"ignoredResources": ["example.com/nic"] if minor.number % 2 else []}}
+        ]
+    }
+    harness = PluginHarness(minor=minor, profile=profile)
+    classes = harness.cluster.catalog(DeviceClass)
+    pods = [harness.info(random_pod(random, f"p{number}")) for number in range(60)]
+    hints = QueueingHints(harness.profiles)
+    indexes = {
+        plugin.name: HintIndex[int]()
+        for plugin in harness.profiles["default-scheduler"].plugins
+        if any(registration.hint_keys is not None for registration in plugin.events_to_register)
+    }
+    for number, info in enumerate(pods):
+        for name, index in indexes.items():
+            index.add(number, hints.keys(info, [name]))
+    queued = spared = 0
+    for step in range(150):
+        if step % 50 == 49:
+            classes.put(convert(DeviceClass, {"metadata": {"name": "d"}, "spec": {"extendedResourceName": GPU}}))
+        event, old, new = random_event(random, harness.info)
+        matching = hints.matching(event)
+        for name, registrations in matching.get("default-scheduler", {}).items():
+            if name not in indexes:
+                continue
+            found = set(indexes[name].find(hints.keys_of(matching, old, new, rejectors=[name])))
+            for number, info in enumerate(pods):
+                if any(each.hint is None or each.hint(info, old, new) for each in registrations):
+                    queued += 1
+                    assert number in found, (name, event.label, info.pod, old, new)
+                else:
+                    spared += number not in found
+    assert queued > 100
+    assert spared > 100
+
+
+def test_the_keys_of_a_pod_are_in_proportion_to_its_size() -> None:
+    """Terms with many namespaces and values have no keys for each pair of them."""
+    harness = PluginHarness()
+    namespaces, values = [f"n{number}" for number in range(100)], [f"v{number}" for number in range(100)]
+    term = {
+        "topologyKey": "zone",
+        "namespaces": namespaces,
+        "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]},
+    }
+    terms = [{**term, "topologyKey": f"zone-{number}"} for number in range(50)]
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    keys = QueueingHints(harness.profiles).keys(harness.info(pod("p", affinity=affinity)), ["InterPodAffinity"])
+    assert keys["InterPodAffinity"] is not None
+    assert len(keys["InterPodAffinity"]) <= 50 * 200
