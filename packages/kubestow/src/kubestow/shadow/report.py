@@ -58,10 +58,13 @@ def shadow_mux(metrics: ShadowMetrics) -> PathMux:
 
 
 class ShadowReport(Displayed):
-    """The counts, and the last differences, with a ``title`` that says whose decisions are compared with what."""
+    """The counts, and the last differences, with a ``title`` that says whose decisions are compared with what.
+
+    ``seconds`` is how long the scheduler was watched.
+    """
 
     def __init__(self, title: str = "") -> None:
-        self.title, self.counts = title, ShadowCounts()
+        self.title, self.counts, self.seconds = title, ShadowCounts(), 0.0
         self.remarks: list[str] = []
         self._differing: deque[ComparedDecision] = deque(maxlen=_KEPT)
         self._raced: deque[ComparedDecision] = deque(maxlen=_KEPT)
@@ -113,7 +116,7 @@ class ShadowReport(Displayed):
             "verdicts": dict(counts.by_label),
         }
 
-    def page(self, seconds: float) -> str:
+    def page(self) -> str:
         """The page: counts, then every difference with both nodes side by side, then the races."""
         counts = self.counts
         cards = Cards(
@@ -121,7 +124,7 @@ class ShadowReport(Displayed):
                 ("of the decisions agree", f"{counts.agreement:.2f} %"),
                 ("decisions compared", f"{counts.compared:,}"),
                 ("differ", f"{counts.differing:,}"),
-                ("watched", f"{seconds:,.0f} s"),
+                ("watched", f"{self.seconds:,.0f} s"),
             ]
         )
         remarks = [Paragraph(f"Remark: {remark}", note=True) for remark in self.remarks]
