@@ -134,12 +134,15 @@ class StateHistory:
         self.cache.replace(resource, objects)
         return self._keep(found)
 
-    def apply(self, resource: Resource, event_type: str, obj: Any, time: float) -> list[Change]:
-        """Apply a watch event; what it changes, which is nothing for a repeated one."""
+    def expect(self, resource: Resource, event_type: str, obj: Any, time: float) -> Change | None:
+        """What a watch event will change, None for a repeated one. It has to be applied next."""
         key = (obj.metadata.namespace, obj.metadata.name)
-        change = self._change(resource, key, None if event_type == "DELETED" else obj, time)
+        return self._change(resource, key, None if event_type == "DELETED" else obj, time)
+
+    def apply(self, resource: Resource, event_type: str, obj: Any, change: Change | None) -> None:
+        """Apply a watch event, with what was expected of it."""
         self.cache.apply(resource, event_type, obj)
-        return self._keep([change])
+        self._keep([change])
 
     def _change(self, resource: Resource, key: Key, new: Any, time: float) -> Change | None:
         old = self.cache.observed(resource, key)

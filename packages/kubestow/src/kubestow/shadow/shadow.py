@@ -26,6 +26,7 @@ from kubestow.errors import InputError, KubestowError
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.events.resources import PODS, WATCHED, watched
 from kubestow.scheduling.events.watch_cache import WatchCache
+from kubestow.scheduling.extenders.stages import takes_part
 from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import Comparison, DecisionComparer, ObservedDecision, Verdict
 from kubestow.shadow.history import Change, Moment, StateHistory
@@ -103,6 +104,9 @@ class ShadowCounts:
         return 100.0 * (self.compared - self.differing) / self.compared if self.compared else 100.0
 
 
+_Compare = Callable[[Change, ObservedDecision], Comparison]
+
+
 @dataclass(slots=True)
 class _Open:
     """A decision that is to be looked at again."""
@@ -138,6 +142,7 @@ class Shadow:
             if name not in profiles:
                 raise InputError("--scheduler-name", f"no profile {name}, the configuration has {', '.join(profiles)}")
         self._names = frozenset(scheduler_names or profiles)
+        self._extenders = configuration.extenders
         self._history = StateHistory(self.cache, self._names)
         plugins = [plugin for profile in profiles.values() for plugin in profile.plugins]
         kinds = {kind for plugin in plugins for kind in plugin.watched_kinds()}
@@ -152,42 +157,43 @@ class Shadow:
     # -- the subscriber's interface ------------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
-        self._see(self._history.replace(resource, objects, self._monotonic()))
+        for change in self._history.replace(resource, objects, self._monotonic()):
+            self._see(change, self._compare_earlier)
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
-        self._see(self._history.apply(resource, event_type, obj, self._monotonic()))
+        change = self._history.expect(resource, event_type, obj, self._monotonic())
+        if change is not None:  # what it decides is compared before, so that nothing has to be undone for it
+            self._see(change, self._compare_now)
+        self._history.apply(resource, event_type, obj, change)
 
     def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
         self.cache.unreadable(resource, metadata, problem)
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
-    def _see(self, changes: Iterable[Change]) -> None:
-        """Compare the decisions among some changes, or note them down; none before everything has been listed."""
-        if not self.cache.synced:
+    def _see(self, change: Change, compare: _Compare) -> None:
+        """Compare the decision that a change shows, or note it down; none before everything has been listed."""
+        if not self.cache.synced or change.resource != PODS or change.old is None or change.new is None:
             return
-        for change in changes:
-            if change.resource != PODS or change.old is None or change.new is None:
-                continue
-            if _is_evicted(change.new) and not _is_evicted(change.old):
-                self._evictions.append(change)
-            observed = self._decision(change)
-            if observed is None:
-                continue
-            try:
-                self._note(change, observed)
-            except KubestowError as error:  # an object that cannot be read as a whole
-                self._leave_out(change, observed, str(error))
-        while len(self._open) > _MOST_OPEN:
+        if _is_evicted(change.new) and not _is_evicted(change.old):
+            self._evictions.append(change)
+        observed = self._decision(change)
+        if observed is None:
+            return
+        try:
+            self._note(change, observed, compare)
+        except KubestowError as error:  # an object that cannot be read as a whole
+            self._leave_out(change, observed, str(error))
+        if len(self._open) > _MOST_OPEN:
             opened = self._open.popleft()
             self._leave_out(opened.change, opened.observed, _BEHIND)
 
-    def _note(self, change: Change, observed: ObservedDecision) -> None:
+    def _note(self, change: Change, observed: ObservedDecision, compare: _Compare) -> None:
         """Compare a decision at once, or leave it for later. Raises KubestowError for a pod that cannot be read."""
         later = observed.nominated or change.old.spec.volumes or change.old.spec.resource_claims
-        if self._belongs_to_group(change.old):
-            self._leave_out(change, observed, "the pods of a group are decided about together")
-        elif not later and (found := self._compare_now(change, observed)).verdict.agrees:
+        if reason := self._incomparable(change.old, observed):
+            self._leave_out(change, observed, reason)
+        elif not later and (found := compare(change, observed)).verdict.agrees:
             self._report(change, observed, found)
         else:
             if observed.nominated:
@@ -211,16 +217,29 @@ class Shadow:
             return None
         return ObservedDecision(message=condition.message)
 
-    def _belongs_to_group(self, pod: Pod) -> bool:
-        if self._comparer.profiles[pod.spec.scheduler_name].runtime.plugins.gang_source is None:
-            return False
-        return any(self.cache.cluster.pod_groups.memberships(self.cache.cluster.shapes.info(pod)))
+    def _incomparable(self, pod: Pod, observed: ObservedDecision) -> str:
+        """Why a decision about a pod cannot be made here by itself; empty if it can."""
+        info = self.cache.cluster.shapes.info(pod)
+        if any(takes_part(extender, info) for extender in self._extenders):
+            return "an extender takes part in decisions about this pod"
+        profile = self._comparer.profiles[pod.spec.scheduler_name]
+        gang = profile.gangs.gang_of(info)
+        if gang is None:
+            return ""
+        if not observed.node:
+            return "the pods of a group are rejected, and preempt, together"
+        if profile.gangs.generate_placements(gang, [info], self.cache.cluster.all_nodes()) is not None:
+            return "its group is placed in one topology domain, which is chosen for all of its pods"
+        return ""
 
     def _compare_now(self, change: Change, observed: ObservedDecision) -> Comparison:
-        """Compare with the decision from the state as it has been delivered up to a change."""
-        moment = Moment(change.number, frozenset(), (), frozenset({change.number}))
+        """Compare with the decision from the state of now, in which the change has not been applied yet."""
+        return self._comparer.compare(change.old, observed)
+
+    def _compare_earlier(self, change: Change, observed: ObservedDecision) -> Comparison:
+        """Compare with the decision from the state of now without the change, which has been applied."""
         with self._history.travelling([change]) as go_to:
-            go_to(moment)
+            go_to(Moment(change.number, frozenset(), (), frozenset({change.number})))
             return self._comparer.compare(change.old, observed)
 
     def judge(self, *, everything: bool = False) -> bool:

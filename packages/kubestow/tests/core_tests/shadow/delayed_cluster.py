@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -55,11 +55,17 @@ class DelayedCluster(MemoryAPI):
         await super().delete_pod(pod)
 
 
-def configuration(minor: Minor = DEFAULT_MINOR, /, **fields: Any) -> config.KubeSchedulerConfiguration:
+def configuration(
+    minor: Minor = DEFAULT_MINOR, /, *, gates: Mapping[str, bool] | None = None, **fields: Any
+) -> config.KubeSchedulerConfiguration:
     """A KubeSchedulerConfiguration with these fields, with their API names."""
     document = {"apiVersion": config.API_VERSION, "kind": config.KIND, **fields}
-    gates = config.FeatureGates(minor=minor)
-    return config.load(document, subject="test", gates=gates, implements=implements(in_tree_registry(minor)))
+    return config.load(
+        document,
+        subject="test",
+        gates=config.FeatureGates(gates, minor=minor),
+        implements=implements(in_tree_registry(minor)),
+    )
 
 
 def shadowed(
@@ -71,9 +77,14 @@ def shadowed(
     scheduler: config.KubeSchedulerConfiguration | None = None,
     shadow: config.KubeSchedulerConfiguration | None = None,
     minor: Minor = DEFAULT_MINOR,
+    enabled: Mapping[str, bool] | None = None,
+    names: Sequence[str] = (),
 ) -> list[ComparedDecision]:
-    """Run a scheduler on a cluster with its shadow beside it, and return what the shadow found."""
-    gates, registry, random = config.FeatureGates(minor=minor), in_tree_registry(minor), Random(seed)
+    """Run a scheduler on a cluster with its shadow beside it, and return what the shadow found.
+
+    Both have the feature gates that are ``enabled``; ``names`` are the schedulers whose decisions are compared.
+    """
+    gates, registry, random = config.FeatureGates(enabled, minor=minor), in_tree_registry(minor), Random(seed)
     results: list[ComparedDecision] = []
 
     async def main() -> None:
@@ -82,10 +93,17 @@ def shadowed(
         for obj in objects:
             cluster.put(obj)
         observer = Shadow(
-            shadow or configuration(minor), registry, gates, monotonic=loop.time, on_result=results.append
+            shadow or configuration(minor, gates=enabled),
+            registry,
+            gates,
+            monotonic=loop.time,
+            on_result=results.append,
+            scheduler_names=names,
         )
         environment = Environment(cluster, VirtualClock(loop), Random(seed))
-        program = Scheduler(scheduler or configuration(minor), registry=registry, environment=environment, gates=gates)
+        program = Scheduler(
+            scheduler or configuration(minor, gates=enabled), registry=registry, environment=environment, gates=gates
+        )
         tasks = [
             asyncio.create_task(cluster.subscribe(observer.resources, observer)),
             asyncio.create_task(program.run()),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
+from core_tests.scheduling.gangs.groups import GATES, group, members, together
 from core_tests.shadow.delayed_cluster import DelayedCluster, configuration, shadowed, wrongly_bound
 from kubestow.api.core import Pod
 from kubestow.reports.text import as_markdown
@@ -17,7 +20,7 @@ from kubestow.shadow.shadow import RACE, ComparedDecision
 from kubestow.testing.builders import node, nodes, pod, pods
 
 #: Packs pods onto few nodes, where the default configuration spreads them.
-MOST_ALLOCATED = {
+MOST_ALLOCATED: dict[str, Any] = {
     "profiles": [
         {
             "pluginConfig": [
@@ -259,6 +262,73 @@ def test_pods_of_other_schedulers_are_only_part_of_the_state() -> None:
     assert results[0].observed.node == "node-1"
 
 
+def test_pods_that_an_extender_manages_are_not_compared() -> None:
+    async def two(cluster: DelayedCluster) -> None:
+        cluster.put(pod("plain"))
+        cluster.put(pod("managed", requests={"example.com/fpga": "1"}))
+
+    managed = [{"name": "example.com/fpga"}]
+    extender = {"urlPrefix": "http://127.0.0.1:1", "filterVerb": "filter", "managedResources": managed}
+    objects = nodes(2, allocatable={"example.com/fpga": "1"})
+    results = shadowed(two, objects, shadow=configuration(extenders=[extender]))
+    found = {each.pod: each for each in results}
+    assert found["default/plain"].verdict.agrees
+    assert found["default/managed"].verdict is Verdict.NOT_COMPARED
+    assert found["default/managed"].reason == "an extender takes part in decisions about this pod"
+
+
+def test_an_extender_that_only_binds_changes_no_decision() -> None:
+    async def one(cluster: DelayedCluster) -> None:
+        cluster.put(pod("plain"))
+
+    extender = {"urlPrefix": "http://127.0.0.1:1", "bindVerb": "bind"}
+    results = shadowed(one, nodes(2), shadow=configuration(extenders=[extender]))
+    assert [found.verdict.agrees for found in results] == [True]
+
+
+def test_each_profile_is_compared_with_its_own_configuration() -> None:
+    async def one_by_one(cluster: DelayedCluster) -> None:
+        for number in range(12):
+            cluster.put(pod(f"pod-{number}", cpu="500m", scheduler=("spread", "pack")[number % 2]))
+            await asyncio.sleep(0.1)
+
+    packing = {"schedulerName": "pack", **MOST_ALLOCATED["profiles"][0]}
+    both = configuration(profiles=[{"schedulerName": "spread"}, packing])
+    swapped = configuration(profiles=[{"schedulerName": "pack"}, {**packing, "schedulerName": "spread"}])
+    assert differing(shadowed(one_by_one, nodes(4), scheduler=both, shadow=both, most_seconds=0.01)) == []
+    wrong = shadowed(one_by_one, nodes(4), scheduler=both, shadow=swapped, most_seconds=0.01, names=["pack"])
+    assert {int(found.pod.removeprefix("default/pod-")) % 2 for found in wrong} == {1}
+    assert differing(wrong)
+
+
+def _gang_results(group_of_four: Any, objects: Sequence[Any]) -> list[ComparedDecision]:
+    return shadowed(_putting(group_of_four, *members(4, "train", cpu="3")), objects, enabled=GATES)
+
+
+def test_the_nodes_of_a_gang_are_compared_each_after_those_before_it() -> None:
+    results = _gang_results(group("train", 4), nodes(5))
+    assert len(results) == 4
+    assert [found for found in results if not found.verdict.agrees] == []
+
+
+def test_what_is_decided_for_a_gang_as_a_whole_is_not_compared() -> None:
+    rejected = _gang_results(group("train", 4), nodes(3))
+    assert {found.reason for found in rejected} == {"the pods of a group are rejected, and preempt, together"}
+    racks = [node(f"node-{n}", labels={"rack": str(n // 4)}) for n in range(8)]
+    gates = GATES | {"TopologyAwareWorkloadScheduling": True}
+    placed = shadowed(_putting(together("train", 4, "rack"), *members(4, "train", cpu="3")), racks, enabled=gates)
+    reason = "its group is placed in one topology domain, which is chosen for all of its pods"
+    assert [found.reason for found in placed] == [reason] * 4
+
+
+def _putting(*objects: Any) -> Callable[[DelayedCluster], Awaitable[None]]:
+    async def put(cluster: DelayedCluster) -> None:
+        for each in objects:
+            cluster.put(each)
+
+    return put
+
+
 def test_the_report_counts_and_shows_differences() -> None:
     async def one(cluster: DelayedCluster) -> None:
         cluster.put(pod("right"))
@@ -270,5 +340,5 @@ def test_the_report_counts_and_shows_differences() -> None:
     assert report.headline() == "50.00 % of 2 decisions agree, 1 differs"
     assert report.document()["verdicts"][Verdict.OTHER_NODE.value] == 1
     assert "default/wrong" in as_markdown(report.blocks())
-    page = report.page(5.0)
+    page = report.page()
     assert "default/wrong" in page and "node(s) didn&#x27;t match Pod&#x27;s node affinity/selector" in page

@@ -348,7 +348,9 @@ async def test_the_shadow_of_the_scheduler_of_kubestow_up_agrees_with_it(tmp_pat
         out, err = await shadow.communicate()
         recording.terminate()
         await recording.communicate()
-        replayed = await run(cluster.kubeconfig, "shadow", "--record", str(record), "--fail-below", "99.9", "-o", "json")
+        replayed = await run(
+            cluster.kubeconfig, "shadow", "--record", str(record), "--fail-below", "99.9", "-o", "json"
+        )
     assert (shadow.returncode, "Traceback" in err.decode()) == (0, False)
     assert [result for result in results if result["differs"]] == []
     assert json.loads(out.splitlines()[-1])["agreement"] == 100
