@@ -51,6 +51,8 @@ class Verdict(StrEnum):
     OTHER_NODE = "other node"
     OTHER_WORDS = "rejected with other words"
     OTHER_VICTIMS = "other victims"
+    REJECTED = "rejected instead of placed"
+    PLACED = "placed instead of rejected"
     OTHER_OUTCOME = "other outcome"
     NOT_COMPARED = "not compared"
 
@@ -183,14 +185,14 @@ class DecisionComparer:
     def _verdict(self, info: PodInfo, decision: Decision, observed: ObservedDecision, thoroughly: bool) -> Verdict:
         if observed.node:
             if not isinstance(decision, Scheduled):
-                return Verdict.OTHER_OUTCOME
+                return Verdict.REJECTED if isinstance(decision, Unschedulable) else Verdict.OTHER_OUTCOME
             if decision.node_name == observed.node:
                 return Verdict.EQUAL_NODE if self._ties.has_chosen else Verdict.SAME_NODE
             if self._is_best_of_a_sample(info, decision, observed.node, thoroughly):
                 return Verdict.SAMPLED_NODE
             return Verdict.OTHER_NODE
         if not isinstance(decision, Unschedulable):
-            return Verdict.OTHER_OUTCOME
+            return Verdict.PLACED if isinstance(decision, Scheduled) else Verdict.OTHER_OUTCOME
         found = decision.post_filter.nominating_result
         nominated = "" if found is None else found.nominated_node_name or ""
         if bool(nominated) != bool(observed.nominated):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kubestow import config
-from kubestow.api.core import Pod, PodCondition
+from kubestow.api.core import Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
@@ -30,7 +30,8 @@ from kubestow.scheduling.extenders.stages import takes_part
 from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import Comparison, DecisionComparer, ObservedDecision, Verdict
 from kubestow.shadow.history import Change, Moment, StateHistory
-from kubestow.shadow.moments import Moments
+from kubestow.shadow.moments import MOST_MOMENTS, Moments
+from kubestow.shadow.preemptions import PREEMPTED_EVENTS, Preemptions, condition_of
 
 SETTLING_SECONDS = 1.0
 """So long after a decision, what the scheduler may have known before it has been delivered here."""
@@ -40,13 +41,10 @@ RACE_SECONDS = 5.0
 #: Decisions are looked at for so long at a time, in seconds, before watch events are handled again.
 _BUSY_SECONDS = 0.1
 _BEHIND = "too much has happened before it could be looked at again"
-#: At most so many decisions wait for being looked at again.
-_MOST_OPEN = 2000
+#: At most so many decisions wait for being looked at again; with more than a few, fewer states are tried for each.
+_MOST_OPEN, _FEW_OPEN = 2000, 50
 #: Steps towards a moment at which no node is better than the chosen one.
 _STEPS = 6
-#: Sets of victims that are tried for a nomination.
-_MOST_VICTIM_SETS = 8
-_PREEMPTED = "PreemptionByScheduler"
 #: In the message of a preemption since Behaviour.PREEMPTION_REPORTS_WHAT_IT_FOUND, also where the nomination stays.
 _PREEMPTS_AGAIN = "preemption: found a potential placement"
 _VOLUMES = (PersistentVolume, PersistentVolumeClaim, ResourceClaim)
@@ -109,10 +107,11 @@ _Compare = Callable[[Change, ObservedDecision], Comparison]
 
 @dataclass(slots=True)
 class _Open:
-    """A decision that is to be looked at again."""
+    """A decision that is to be looked at again, with the result of the first look if there was one."""
 
     change: Change
     observed: ObservedDecision
+    first: Comparison | None
 
 
 class Shadow:
@@ -148,26 +147,32 @@ class Shadow:
         kinds = {kind for plugin in plugins for kind in plugin.watched_kinds()}
         additional = [resource for resource in watched(kinds, gates) if resource not in WATCHED]
         self.cache.expect(additional)
-        self.resources = (*self.cache.watched[:-1], *additional, *self.cache.watched[-1:])
+        self.resources = (*self.cache.watched[:-1], *additional, PREEMPTED_EVENTS, *self.cache.watched[-1:])
         self._open: deque[_Open] = deque()
-        #: The recent evictions for other pods, and the nominations of these.
-        self._evictions: deque[Change] = deque(maxlen=_MOST_OPEN)
-        self._nominations: deque[Change] = deque(maxlen=_MOST_OPEN)
+        self._preemptions = Preemptions(_MOST_OPEN)
 
     # -- the subscriber's interface ------------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
+        if resource == PREEMPTED_EVENTS:
+            for event in objects:
+                self._preemptions.add_event(event)
+            return
         for change in self._history.replace(resource, objects, self._monotonic()):
             self._see(change, self._compare_earlier)
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
+        if resource == PREEMPTED_EVENTS:
+            self._preemptions.add_event(obj)
+            return
         change = self._history.expect(resource, event_type, obj, self._monotonic())
         if change is not None:  # what it decides is compared before, so that nothing has to be undone for it
             self._see(change, self._compare_now)
         self._history.apply(resource, event_type, obj, change)
 
     def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
-        self.cache.unreadable(resource, metadata, problem)
+        if resource != PREEMPTED_EVENTS:
+            self.cache.unreadable(resource, metadata, problem)
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
@@ -175,8 +180,7 @@ class Shadow:
         """Compare the decision that a change shows, or note it down; none before everything has been listed."""
         if not self.cache.synced or change.resource != PODS or change.old is None or change.new is None:
             return
-        if _is_evicted(change.new) and not _is_evicted(change.old):
-            self._evictions.append(change)
+        self._preemptions.add_eviction(change)
         observed = self._decision(change)
         if observed is None:
             return
@@ -185,20 +189,21 @@ class Shadow:
         except KubestowError as error:  # an object that cannot be read as a whole
             self._leave_out(change, observed, str(error))
         if len(self._open) > _MOST_OPEN:
-            opened = self._open.popleft()
-            self._leave_out(opened.change, opened.observed, _BEHIND)
+            self._give_up(self._open.popleft())
 
     def _note(self, change: Change, observed: ObservedDecision, compare: _Compare) -> None:
         """Compare a decision at once, or leave it for later. Raises KubestowError for a pod that cannot be read."""
-        later = observed.nominated or change.old.spec.volumes or change.old.spec.resource_claims
         if reason := self._incomparable(change.old, observed):
             self._leave_out(change, observed, reason)
-        elif not later and (found := compare(change, observed)).verdict.agrees:
+            return
+        later = observed.nominated or change.old.spec.volumes or change.old.spec.resource_claims
+        found = None if later else compare(change, observed)
+        if found is not None and found.verdict.agrees:
             self._report(change, observed, found)
-        else:
-            if observed.nominated:
-                self._nominations.append(change)
-            self._open.append(_Open(change, observed))
+            return
+        if observed.nominated:
+            self._preemptions.add_nomination(change)
+        self._open.append(_Open(change, observed, found))
 
     def _decision(self, change: Change) -> ObservedDecision | None:
         """What the scheduler has decided with a change of a pod, if it has."""
@@ -207,7 +212,7 @@ class Shadow:
             return None
         if new.spec.node_name:
             return ObservedDecision(node=new.spec.node_name)
-        condition, before = _condition(new, "PodScheduled"), _condition(old, "PodScheduled")
+        condition, before = condition_of(new, "PodScheduled"), condition_of(old, "PodScheduled")
         if condition is None or condition.status != "False" or condition.reason == "SchedulingGated":
             return None
         nominated = new.status.nominated_node_name
@@ -251,26 +256,28 @@ class Shadow:
         while self._open and (everything or self._open[0].change.time <= began - SETTLING_SECONDS):
             opened = self._open.popleft()
             try:
-                self._judge(opened.change, opened.observed)
+                self._judge(opened)
             except KubestowError as error:  # an object that cannot be read as a whole
                 self._leave_out(opened.change, opened.observed, str(error))
             if not everything and self._monotonic() - began > _BUSY_SECONDS:
                 return True
         return False
 
-    def _judge(self, change: Change, observed: ObservedDecision) -> None:
+    def _judge(self, opened: _Open) -> None:
         """Compare with the decisions from all states in which the scheduler may have been."""
+        change, observed = opened.change, opened.observed
         if not self._history.reaches(change.number):
-            self._leave_out(change, observed, _BEHIND)
+            self._give_up(opened)
             return
         changes = self._history.since(change.time - RACE_SECONDS)
         if change not in changes:  # one that other decisions do not depend on, such as a condition
             changes = sorted((*changes, change), key=lambda other: other.number)
-        search = _Search(self._comparer, self._history, change, changes, self._preparations(change, changes))
+        most = MOST_MOMENTS * _FEW_OPEN // max(_FEW_OPEN, len(self._open))
+        search = _Search(self._comparer, self._history, change, changes, self._preparations(change, changes), most)
         effects = [frozenset[int]()]
         if observed.nominated:
-            observed = self._with_victims(change, observed, changes)
-            effects = list(self._effects(observed, changes))
+            observed = self._preemptions.with_victims(change, observed, changes, change.time - RACE_SECONDS)
+            effects = list(self._preemptions.effects(observed, changes))
         for each in effects:
             if (found := search.run(observed, each)) is not None:
                 self._report(change, observed, found, race=search.race, moments=search.tried)
@@ -280,35 +287,6 @@ class Shadow:
             return
         first = search.first or Comparison(Verdict.OTHER_OUTCOME, "the pod was not pending")
         self._report(change, observed, first, nodes=search.nodes, moments=search.tried)
-
-    def _with_victims(self, change: Change, observed: ObservedDecision, changes: Sequence[Change]) -> ObservedDecision:
-        """A nomination with the pods that were evicted from the node at that time."""
-        since, priority, node = change.time - RACE_SECONDS, change.old.spec.priority or 0, observed.nominated
-        evicted = {
-            eviction.new.metadata.uid: f"{eviction.key[0]}/{eviction.key[1]}"
-            for eviction in self._evictions
-            if eviction.time >= since and eviction.new.spec.node_name == node
-            if (eviction.new.spec.priority or 0) < priority
-        }
-        gone = frozenset(
-            each.old.metadata.uid
-            for each in changes
-            if each.resource == PODS and each.is_deletion and each.old.spec.node_name == node
-        )
-        shares_node = any(
-            each.time >= since and each.key != change.key and each.new.status.nominated_node_name == node
-            for each in self._nominations
-        )
-        return replace(observed, victims=evicted, gone=gone, shares_node=shares_node)
-
-    def _effects(self, observed: ObservedDecision, changes: Sequence[Change]) -> Iterator[frozenset[int]]:
-        """The numbers of the changes of victims from their evictions on: of all, or of some if the node is shared."""
-        first = {e.object_id: e.number for e in self._evictions if e.new.metadata.uid in observed.victims}
-        sets = itertools.chain.from_iterable(
-            itertools.combinations(first, count) for count in range(len(first), -1, -1)
-        )
-        for victims in itertools.islice(sets, _MOST_VICTIM_SETS if observed.shares_node else 1):
-            yield frozenset(c.number for c in changes if c.object_id in victims and c.number >= first[c.object_id])
 
     def _preparations(self, change: Change, changes: Sequence[Change]) -> frozenset[int]:
         """The numbers of the changes of the pod's volumes and claims while it was pending: PreBind makes them."""
@@ -337,6 +315,11 @@ class Shadow:
                 found.add(each.number)
         return frozenset(found)
 
+    def _give_up(self, opened: _Open) -> None:
+        """Report a decision that was not looked at again in time: it differs if it did at the first look."""
+        found = opened.first or Comparison(Verdict.NOT_COMPARED, "")
+        self._report(opened.change, opened.observed, found, reason=_BEHIND)
+
     def _leave_out(self, change: Change, observed: ObservedDecision, reason: str) -> None:
         self._report(change, observed, Comparison(Verdict.NOT_COMPARED, ""), reason=reason)
 
@@ -360,7 +343,8 @@ class _Search:
     """The search for a state from which the scheduler here decides as it was observed.
 
     ``first`` is the result from the state that was delivered, ``nodes`` the two nodes in it; ``tried`` counts states,
-    ``race`` says in what the state differs that was found. ``prepared`` are changes that PreBind may have made.
+    ``race`` says in what the state differs that was found. ``prepared`` are changes that PreBind may have made, and at
+    most so many states (``most``) are tried.
     """
 
     def __init__(
@@ -370,9 +354,10 @@ class _Search:
         change: Change,
         changes: Sequence[Change],
         prepared: frozenset[int],
+        most: int,
     ) -> None:
         self._comparer, self._history, self._change, self._changes = comparer, history, change, changes
-        self._created, self._prepared = history.created(), prepared
+        self._created, self._prepared, self._most = history.created(), prepared, most
         self.first: Comparison | None = None
         self.nodes: NodeComparison | None = None
         self.race: tuple[str, ...] = ()
@@ -430,14 +415,4 @@ class _Search:
                 yield moment
         if observed.nominated:
             nodes.add(observed.nominated)
-        yield from moments.all(nodes)
-
-
-def _condition(pod: Pod, kind: str) -> PodCondition | None:
-    return next((condition for condition in pod.status.conditions if condition.type == kind), None)
-
-
-def _is_evicted(pod: Pod) -> bool:
-    """Whether a pod has been chosen as a victim."""
-    condition = _condition(pod, "DisruptionTarget")
-    return condition is not None and condition.status == "True" and condition.reason == _PREEMPTED
+        yield from itertools.islice(moments.all(nodes), self._most)

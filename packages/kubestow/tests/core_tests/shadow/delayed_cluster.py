@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from kubestow import config
+from kubestow.api.core import Pod
+from kubestow.api.meta import convert
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
@@ -17,6 +19,7 @@ from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource, Subscriber
 from kubestow.scheduling.scheduler import Scheduler
+from kubestow.shadow.preemptions import PREEMPTED_EVENTS, PreemptedEvent
 from kubestow.shadow.shadow import ComparedDecision, Shadow
 from kubestow.testing.virtual_time import VirtualClock, run
 
@@ -41,6 +44,14 @@ class DelayedCluster(MemoryAPI):
 
     def _delay(self) -> float:
         return self.random.random() * self.most_seconds
+
+    def report_preempted(self, victim: Pod, preemptor: str) -> None:
+        """The event that a pod was evicted for the one with this UID; only a shadow watches events."""
+        note = f"Preempted by pod {preemptor} on node {victim.spec.node_name}"
+        event = convert(PreemptedEvent, {"regarding": {"uid": victim.metadata.uid}, "note": note})
+        for subscriber in self._subscribers:
+            if isinstance(subscriber, Shadow):
+                subscriber.apply(PREEMPTED_EVENTS, "ADDED", event)
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         await asyncio.sleep(self._delay())

@@ -135,9 +135,27 @@ def test_other_weights_are_found_with_both_nodes_side_by_side() -> None:
     assert first.nodes.one.total is not None and first.nodes.other.total is not None
     assert first.nodes.other.total > first.nodes.one.total
     assert "NodeResourcesFit" in {score.plugin for score in first.nodes.one.scores}
+    report = ShadowReport()
+    for found in wrong:
+        report.add(found)
+    assert list(report.document()["causes"]) == ["NodeResourcesFit"]
     document = document_of_decision(first)
     assert document["comparison"]["nodes"][0]["node"] == "node-0"
     assert document["differs"] is True
+
+
+def test_differences_remain_differences_where_there_is_no_time_to_look_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubestow.shadow.shadow._MOST_OPEN", 2)
+
+    async def burst(cluster: DelayedCluster) -> None:
+        for each in pods(30, cpu="500m"):
+            cluster.put(each)
+
+    objects = [*nodes(4, cpu="16"), pod("old", cpu="1", node="node-0")]
+    results = shadowed(burst, objects, most_seconds=0.01, scheduler=configuration(**MOST_ALLOCATED))
+    assert len(results) == 30
+    assert {found.label for found in results if found.reason} == {Verdict.OTHER_NODE.value}
+    assert sum(found.differs for found in results) >= 20
 
 
 def test_the_configuration_of_the_scheduler_agrees_with_it() -> None:
@@ -169,7 +187,7 @@ def test_a_binding_to_a_full_node_is_another_outcome() -> None:
         wrongly_bound(cluster, pod("wrong", cpu="8"), "node-0")
 
     (found,) = shadowed(one, nodes(1, cpu="4"))
-    assert found.verdict is Verdict.OTHER_OUTCOME
+    assert found.verdict is Verdict.REJECTED
     assert found.here.startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
@@ -225,6 +243,34 @@ def test_other_victims_are_found() -> None:
     assert found.verdict is Verdict.OTHER_VICTIMS
     assert found.observed.text == "preempts default/low-0 on node-0"
     assert found.here == "preempts default/low-1 on node-1"
+
+
+@pytest.mark.parametrize(("preemptor", "verdict"), [("one", Verdict.SAME_VICTIMS), ("two", Verdict.OTHER_VICTIMS)])
+def test_events_name_the_preemptor_of_each_victim_on_a_shared_node(preemptor: str, verdict: Verdict) -> None:
+    """Two pods of another scheduler preempt on one node; ``preemptor`` is the one that the cheaper victim is for."""
+
+    async def both(cluster: DelayedCluster) -> None:
+        evicted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        rejected = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}
+        for name in ("one", "two"):
+            cluster.put(pod(name, cpu="2", priority=10, scheduler="other"))
+        await asyncio.sleep(0.1)
+        waiting = {"conditions": [rejected], "nominatedNodeName": "node-0"}
+        for name in ("one", "two"):
+            cluster.put(pod(name, cpu="2", priority=10, scheduler="other", status=waiting))
+        for name, priority in (("cheap", 0), ("dear", 5)):
+            victim = pod(name, cpu="2", node="node-0", priority=priority, status={"conditions": [evicted]})
+            cluster.put(victim)
+            other = {"one": "two", "two": "one"}[preemptor]
+            cluster.report_preempted(victim, f"uid-default-{preemptor if name == 'cheap' else other}")
+
+    objects = [
+        *nodes(1),
+        pod("cheap", cpu="2", node="node-0", priority=0),
+        pod("dear", cpu="2", node="node-0", priority=5),
+    ]
+    results = shadowed(both, objects, shadow=configuration(profiles=[{"schedulerName": "other"}]), most_seconds=0.01)
+    assert next(found.verdict for found in results if found.pod == "default/one") is verdict
 
 
 @pytest.mark.parametrize("seed", range(2))
