@@ -301,7 +301,7 @@ _Show = Callable[["ComparedDecision"], None]
 def _shown(report: ShadowReport, outputs: Sequence[tuple[str, str]]) -> Iterator[_Show]:
     """Yields what shows a decision in all forms; the report follows at the end. Raises InputError for a file."""
     forms = list(outputs)
-    if all(target for _, target in forms):
+    if all(target and form != "table" for form, target in forms):
         forms.insert(0, ("table", ""))
     with ExitStack() as stack:
         shows = [stack.enter_context(_FORMS[form](report, target)) for form, target in forms]

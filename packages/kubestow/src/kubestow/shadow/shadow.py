@@ -35,6 +35,8 @@ from kubestow.shadow.preemptions import PREEMPTED_EVENTS, Preemptions, condition
 
 SETTLING_SECONDS = 1.0
 """So long after a decision, what the scheduler may have known before it has been delivered here."""
+EVICTION_SECONDS = 10.0
+"""So long after a nomination, its victims have been evicted; the last one is when the others are."""
 RACE_SECONDS = 5.0
 """A decision is based on a state that is not older than this."""
 
@@ -45,6 +47,8 @@ _BEHIND = "too much has happened before it could be looked at again"
 _MOST_OPEN, _FEW_OPEN = 2000, 50
 #: Steps towards a moment at which no node is better than the chosen one.
 _STEPS = 6
+#: In the message of an attempt in which preemption found nothing; without it a nominated pod has preempted again.
+_PREEMPTION = "preemption: "
 #: In the message of a preemption since Behaviour.PREEMPTION_REPORTS_WHAT_IT_FOUND, also where the nomination stays.
 _PREEMPTS_AGAIN = "preemption: found a potential placement"
 _VOLUMES = (PersistentVolume, PersistentVolumeClaim, ResourceClaim)
@@ -107,11 +111,12 @@ _Compare = Callable[[Change, ObservedDecision], Comparison]
 
 @dataclass(slots=True)
 class _Open:
-    """A decision that is to be looked at again, with the result of the first look if there was one."""
+    """A decision that is to be looked at again: with the result of the first look if there was one, and the search."""
 
     change: Change
     observed: ObservedDecision
     first: Comparison | None
+    search: _Search | None = None
 
 
 class Shadow:
@@ -149,6 +154,8 @@ class Shadow:
         self.cache.expect(additional)
         self.resources = (*self.cache.watched[:-1], *additional, PREEMPTED_EVENTS, *self.cache.watched[-1:])
         self._open: deque[_Open] = deque()
+        #: Nominations that differ, at least as long as not all victims have been evicted.
+        self._evicting: deque[_Open] = deque()
         self._preemptions = Preemptions(_MOST_OPEN)
 
     # -- the subscriber's interface ------------------------------------------------------------------------------------
@@ -216,9 +223,11 @@ class Shadow:
         if condition is None or condition.status != "False" or condition.reason == "SchedulingGated":
             return None
         nominated = new.status.nominated_node_name
-        if nominated and (nominated != old.status.nominated_node_name or _PREEMPTS_AGAIN in condition.message):
+        is_new = before is None or (before.reason, before.message) != (condition.reason, condition.message)
+        preempts = _PREEMPTS_AGAIN in condition.message or _PREEMPTION not in condition.message
+        if nominated and (nominated != old.status.nominated_node_name or (is_new and preempts)):
             return ObservedDecision(message=condition.message, nominated=nominated)
-        if before is not None and (before.reason, before.message) == (condition.reason, condition.message):
+        if not is_new:
             return None
         return ObservedDecision(message=condition.message)
 
@@ -253,40 +262,64 @@ class Shadow:
         Ends early while watch events may be waiting; returns whether there is more to do.
         """
         began = self._monotonic()
-        while self._open and (everything or self._open[0].change.time <= began - SETTLING_SECONDS):
-            opened = self._open.popleft()
-            try:
-                self._judge(opened)
-            except KubestowError as error:  # an object that cannot be read as a whole
-                self._leave_out(opened.change, opened.observed, str(error))
-            if not everything and self._monotonic() - began > _BUSY_SECONDS:
-                return True
+
+        def is_over() -> bool:
+            return not everything and self._monotonic() - began > _BUSY_SECONDS
+
+        for waiting, seconds in ((self._evicting, EVICTION_SECONDS), (self._open, SETTLING_SECONDS)):
+            while waiting and (everything or waiting[0].change.time <= began - seconds):
+                opened = waiting.popleft()
+                try:
+                    self._judge(opened, is_last=everything or waiting is self._evicting, is_over=is_over)
+                except KubestowError as error:  # an object that cannot be read as a whole
+                    self._leave_out(opened.change, opened.observed, str(error))
+                    opened.search = None
+                if opened.search is not None:  # goes on after the events that have arrived meanwhile
+                    waiting.appendleft(opened)
+                if is_over():
+                    return True
         return False
 
-    def _judge(self, opened: _Open) -> None:
-        """Compare with the decisions from all states in which the scheduler may have been."""
-        change, observed = opened.change, opened.observed
+    def _judge(self, opened: _Open, *, is_last: bool, is_over: Callable[[], bool]) -> None:
+        """Compare with the decisions from all states in which the scheduler may have been, until it is over.
+
+        For a nomination these are only the most likely ones, as long as it is looked at again later (``is_last``).
+        """
+        change = opened.change
         if not self._history.reaches(change.number):
             self._give_up(opened)
+            opened.search = None
             return
+        is_last = is_last or not opened.observed.nominated
         changes = self._history.since(change.time - RACE_SECONDS)
         if change not in changes:  # one that other decisions do not depend on, such as a condition
             changes = sorted((*changes, change), key=lambda other: other.number)
-        most = MOST_MOMENTS * _FEW_OPEN // max(_FEW_OPEN, len(self._open))
-        search = _Search(self._comparer, self._history, change, changes, self._preparations(change, changes), most)
-        effects = [frozenset[int]()]
+        search = opened.search or self._begin(opened, changes, is_last=is_last)
+        found = search.go_on(changes, is_over)
+        opened.search = None if search.has_ended else search
+        if opened.search is not None:
+            return
+        observed = search.observed
+        if found is not None:
+            self._report(change, observed, found, race=search.race, moments=search.tried)
+        elif not is_last:
+            self._evicting.append(opened)
+        elif observed.nominated and not observed.victims:
+            self._leave_out(change, observed, "its victims were evicted before the watch has shown them on the node")
+        else:
+            first = search.first or Comparison(Verdict.OTHER_OUTCOME, "the pod was not pending")
+            self._report(change, observed, first, nodes=search.nodes, moments=search.tried)
+
+    def _begin(self, opened: _Open, changes: Sequence[Change], *, is_last: bool) -> _Search:
+        """The search for a decision; only of the most likely states if it is not the last one."""
+        change, observed, effects = opened.change, opened.observed, [frozenset[int]()]
         if observed.nominated:
             observed = self._preemptions.with_victims(change, observed, changes, change.time - RACE_SECONDS)
             effects = list(self._preemptions.effects(observed, changes))
-        for each in effects:
-            if (found := search.run(observed, each)) is not None:
-                self._report(change, observed, found, race=search.race, moments=search.tried)
-                return
-        if observed.nominated and not observed.victims:
-            self._leave_out(change, observed, "its victims were evicted before the watch has shown them on the node")
-            return
-        first = search.first or Comparison(Verdict.OTHER_OUTCOME, "the pod was not pending")
-        self._report(change, observed, first, nodes=search.nodes, moments=search.tried)
+        prepared = self._preparations(change, changes)
+        sets = dict.fromkeys(each | part for each in effects for part in (prepared, frozenset[int]()))
+        most = MOST_MOMENTS * _FEW_OPEN // max(_FEW_OPEN, len(self._open)) if is_last else 0
+        return _Search(self._comparer, self._history, change, observed, changes, list(sets), most)
 
     def _preparations(self, change: Change, changes: Sequence[Change]) -> frozenset[int]:
         """The numbers of the changes of the pod's volumes and claims while it was pending: PreBind makes them."""
@@ -343,8 +376,8 @@ class _Search:
     """The search for a state from which the scheduler here decides as it was observed.
 
     ``first`` is the result from the state that was delivered, ``nodes`` the two nodes in it; ``tried`` counts states,
-    ``race`` says in what the state differs that was found. ``prepared`` are changes that PreBind may have made, and at
-    most so many states (``most``) are tried.
+    ``race`` says in what the state differs that was found. Each of the ``effects`` is a set of changes (numbers) that
+    may follow from the decision; at most so many states (``most``) are tried with each. A search can be interrupted.
     """
 
     def __init__(
@@ -352,28 +385,45 @@ class _Search:
         comparer: DecisionComparer,
         history: StateHistory,
         change: Change,
+        observed: ObservedDecision,
         changes: Sequence[Change],
-        prepared: frozenset[int],
+        effects: Sequence[frozenset[int]],
         most: int,
     ) -> None:
-        self._comparer, self._history, self._change, self._changes = comparer, history, change, changes
-        self._created, self._prepared, self._most = history.created(), prepared, most
+        self._comparer, self._history, self._change, self.observed = comparer, history, change, observed
+        self._moments = self._all(changes, effects, most)
+        #: Puts the cache into the state at a moment, while the search goes on.
+        self._go_to: Callable[[Moment], None]
         self.first: Comparison | None = None
         self.nodes: NodeComparison | None = None
         self.race: tuple[str, ...] = ()
         self.tried = 0
+        self.has_ended = False
 
-    def run(self, observed: ObservedDecision, effects: frozenset[int]) -> Comparison | None:
-        """The result that agrees; None if none does. ``effects`` are changes that follow from the decision."""
-        with self._history.travelling(self._changes) as go_to:
-            for prepared in dict.fromkeys((self._prepared, frozenset[int]())):
-                moments = Moments(self._change, self._changes, self._created, effects | prepared, RACE_SECONDS)
-                for moment in self._tried(moments, observed, go_to):
-                    go_to(moment)
-                    if (found := self._compare(observed)) is not None and found.verdict.agrees:
-                        self.race = tuple(moments.differences(moment))
-                        return found
+    def go_on(self, changes: Sequence[Change], is_over: Callable[[], bool]) -> Comparison | None:
+        """The result that agrees; None if none does, or if it is over before the search :attr:`has_ended`.
+
+        ``changes`` are those until now; what has changed since the beginning of the search has not happened in it.
+        """
+        with self._history.travelling(changes) as self._go_to:
+            for moments, moment in self._moments:
+                self._go_to(moment)
+                if (found := self._compare(self.observed)) is not None and found.verdict.agrees:
+                    self.race, self.has_ended = tuple(moments.differences(moment)), True
+                    return found
+                if is_over():
+                    return None
+        self.has_ended = True
         return None
+
+    def _all(
+        self, changes: Sequence[Change], effects: Sequence[frozenset[int]], most: int
+    ) -> Iterator[tuple[Moments, Moment]]:
+        """The moments to try: the most likely ones of each set of effects before many of one of them."""
+        for count, caused in itertools.product(dict.fromkeys((0, most)), effects):
+            moments = Moments(self._change, changes, self._history.created, caused, RACE_SECONDS)
+            for moment in self._tried(moments, self.observed, count):
+                yield moments, moment
 
     def _compare(self, observed: ObservedDecision) -> Comparison | None:
         """Compare in the state that the cache is in; None if the pod is not pending in it."""
@@ -394,14 +444,17 @@ class _Search:
             return None
         return pod
 
-    def _tried(self, moments: Moments, observed: ObservedDecision, go_to: Callable[[Moment], None]) -> Iterator[Moment]:
-        """The moments to try: the plain one and that of the queue's order, those to which they lead, all others."""
+    def _tried(self, moments: Moments, observed: ObservedDecision, most: int) -> Iterator[Moment]:
+        """The moments to try: the plain one and that of the queue's order, those to which they lead, and others.
+
+        There are at most so many (``most``) of the others.
+        """
         beginnings = (moments.plain, moments.in_queue_order())
         yield from beginnings
         nodes: set[str] = set()
         for moment in beginnings if observed.node and moments.free else ():
             for _ in range(_STEPS):
-                go_to(moment)
+                self._go_to(moment)
                 if (pod := self._pod()) is None:
                     break
                 better = self._comparer.better_nodes(pod, observed.node)
@@ -415,4 +468,4 @@ class _Search:
                 yield moment
         if observed.nominated:
             nodes.add(observed.nominated)
-        yield from itertools.islice(moments.all(nodes), self._most)
+        yield from itertools.islice(moments.all(nodes), most)
