@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -243,6 +244,71 @@ def test_other_victims_are_found() -> None:
     assert found.verdict is Verdict.OTHER_VICTIMS
     assert found.observed.text == "preempts default/low-0 on node-0"
     assert found.here == "preempts default/low-1 on node-1"
+
+
+_EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+_REJECTED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}
+
+
+def _preempts(name: str, node: str, message: str = "0/1", **same: Any) -> Pod:
+    """A pod of another scheduler that waits for its victims on a node."""
+    status = {"conditions": [{**_REJECTED, "message": message}], "nominatedNodeName": node}
+    return pod(name, priority=10, scheduler="other", status=status, **same)
+
+
+def _preemption(scenario: Callable[[DelayedCluster], Awaitable[None]], *objects: Any) -> list[ComparedDecision]:
+    watched = configuration(profiles=[{"schedulerName": "other"}])
+    return shadowed(scenario, objects, shadow=watched, most_seconds=0.01)
+
+
+def test_preemption_is_judged_once_its_last_victim_is_evicted() -> None:
+    low = [pod(f"low-{n}", cpu="2", node="node-0", priority=0) for n in range(2)]
+
+    async def slow_evictions(cluster: DelayedCluster) -> None:
+        cluster.put(pod("high", cpu="4", priority=10, scheduler="other"))
+        await asyncio.sleep(0.1)
+        cluster.put(_preempts("high", "node-0", cpu="4"))
+        for each in low:
+            cluster.put(pod(each.metadata.name, cpu="2", node="node-0", priority=0, status={"conditions": [_EVICTED]}))
+            await asyncio.sleep(3)
+        await asyncio.sleep(6)
+
+    (found,) = _preemption(slow_evictions, *nodes(1), *low)
+    assert found.verdict is Verdict.SAME_VICTIMS
+    assert found.observed.text == "preempts default/low-0, default/low-1 on node-0"
+
+
+@pytest.mark.parametrize(("started", "verdict"), [(0, Verdict.EQUAL_VICTIMS), (1, Verdict.OTHER_VICTIMS)])
+def test_victims_that_started_in_the_same_second_are_equal(started: int, verdict: Verdict) -> None:
+    """The pod that is evicted started so many seconds before the other one, which is less important then."""
+
+    def low(number: int, **status: Any) -> Pod:
+        start = f"2026-01-01T00:00:0{0 if number == 0 else started}Z"
+        return pod(f"low-{number}", cpu="2", node="node-0", priority=0, status={"startTime": start, **status})
+
+    async def evicted_is(cluster: DelayedCluster, number: int) -> None:
+        cluster.put(pod("high", cpu="2", priority=10, scheduler="other"))
+        await asyncio.sleep(0.1)
+        cluster.put(_preempts("high", "node-0", cpu="2"))
+        cluster.put(low(number, conditions=[_EVICTED]))
+
+    objects = (*nodes(1), low(0), low(1))
+    either = [_preemption(functools.partial(evicted_is, number=n), *objects)[0].verdict for n in range(2)]
+    assert sorted(either) == sorted([Verdict.SAME_VICTIMS, verdict])
+    assert either[0] is verdict or not started
+
+
+def test_a_nominated_pod_that_preempts_again_on_its_node_is_no_rejection() -> None:
+    async def again(cluster: DelayedCluster) -> None:
+        cluster.put(_preempts("high", "node-0", cpu="2"))
+        await asyncio.sleep(0.1)
+        cluster.put(_preempts("high", "node-0", message="0/2", cpu="2"))
+        cluster.put(pod("low", cpu="4", node="node-0", priority=0, status={"conditions": [_EVICTED]}))
+
+    (found,) = _preemption(
+        again, *nodes(1), pod("low", cpu="4", node="node-0", priority=0), _preempts("high", "node-0")
+    )
+    assert found.verdict is Verdict.SAME_VICTIMS
 
 
 @pytest.mark.parametrize(("preemptor", "verdict"), [("one", Verdict.SAME_VICTIMS), ("two", Verdict.OTHER_VICTIMS)])
