@@ -267,10 +267,11 @@ class Shadow:
             return not everything and self._monotonic() - began > _BUSY_SECONDS
 
         for waiting, seconds in ((self._evicting, EVICTION_SECONDS), (self._open, SETTLING_SECONDS)):
-            while waiting and (everything or waiting[0].change.time <= began - seconds):
+            at_once = everything and waiting is self._open
+            while waiting and (at_once or waiting[0].change.time <= began - seconds):
                 opened = waiting.popleft()
                 try:
-                    self._judge(opened, is_last=everything or waiting is self._evicting, is_over=is_over)
+                    self._judge(opened, is_last=waiting is self._evicting, is_over=is_over)
                 except KubestowError as error:  # an object that cannot be read as a whole
                     self._leave_out(opened.change, opened.observed, str(error))
                     opened.search = None
@@ -278,6 +279,9 @@ class Shadow:
                     waiting.appendleft(opened)
                 if is_over():
                     return True
+        while everything and self._evicting:
+            opened = self._evicting.popleft()
+            self._leave_out(opened.change, opened.observed, "the watch has ended before all victims were evicted")
         return False
 
     def _judge(self, opened: _Open, *, is_last: bool, is_over: Callable[[], bool]) -> None:

@@ -121,7 +121,7 @@ def shadowed(
         ]
         await asyncio.sleep(0.01)
         await scenario(cluster)
-        for _ in range(60):
+        for _ in range(120):
             await asyncio.sleep(0.1)
             observer.judge()
         for task in tasks:
