@@ -302,7 +302,8 @@ def _shown(report: ShadowReport, outputs: Sequence[tuple[str, str]]) -> Iterator
     """Yields what shows a decision in all forms; the report follows at the end. Raises InputError for a file."""
     forms = list(outputs)
     if all(target and form != "table" for form, target in forms):
-        forms.insert(0, ("table", ""))
+        forms.append(("table", ""))
+    forms.sort(key=("table", "").__eq__)  # the table on a terminal ends first, before files are named there
     with ExitStack() as stack:
         shows = [stack.enter_context(_FORMS[form](report, target)) for form, target in forms]
 
