@@ -15,6 +15,7 @@ from kubestow import config
 from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.scheduling.events.resources import with_custom
 from kubestow.scheduling.interfaces import Resource
+from kubestow.shadow.preemptions import PREEMPTED_EVENTS
 from kubestow.version import VERSION
 from kubestow_devcluster.cluster import DevCluster
 from tests.deploy.manifests import (
@@ -257,7 +258,8 @@ def test_the_cluster_role_allows_exactly_the_watched_resources(directory: str) -
     groups = {(group, "podgroups") for group in ("scheduling.k8s.io", *projects)}
     groups |= {("scheduling.k8s.io", plural) for plural in ("compositepodgroups", "workloads")}
     definitions = {("apiextensions.k8s.io", "customresourcedefinitions")}
-    assert allowed == watched | groups | definitions
+    events = {(group_of(PREEMPTED_EVENTS), PREEMPTED_EVENTS.plural)} if directory == "shadow" else set()
+    assert allowed == watched | groups | definitions | events
 
 
 def test_every_permission_has_a_comment() -> None:

@@ -17,6 +17,7 @@ from core_tests.hang_limit import HANG_LIMIT
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
 from kubestow.process import WallClock
+from kubestow.shadow.report import ShadowMetrics
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.prometheus import NEEDS_PROMETHEUS, scraping
 
@@ -82,10 +83,11 @@ def alerts() -> dict[str, str]:
 
 def test_every_queried_metric_is_exposed() -> None:
     observability = Observability(WallClock(), FeatureGates())
-    exposed = {family.name for family in observability.metrics.registry.collect()}
+    registries = (observability.metrics.registry, ShadowMetrics().registry)
+    exposed = {family.name for registry in registries for family in registry.collect()}
     exposed |= {f"{name}_total" for name in exposed}
     queries = " ".join([*panel_queries(), *alerts().values()])
-    queried = re.findall(r"\b((?:scheduler|rest_client|process|leader_election)_[a-z_]+)", queries)
+    queried = re.findall(r"\b((?:scheduler|rest_client|process|leader_election|kubestow)_[a-z_]+)", queries)
     assert {name.removesuffix("_bucket") for name in queried} <= exposed
 
 
@@ -96,7 +98,8 @@ async def test_prometheus_returns_data_for_every_query(tmp_path: Path) -> None:
         await prometheus.until('rate(scheduler_schedule_attempts_total{job="kubestow"}[5m])')
         for expression in panel_queries():
             series = await prometheus.query(expression)
-            assert series or "error" in expression or "preemption" in expression, expression
+            without = ("error", "preemption", "kubestow_shadow")
+            assert series or any(part in expression for part in without), expression
         assert [name for name, expression in alerts().items() if await prometheus.query(expression)] == []
 
 

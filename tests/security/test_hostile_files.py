@@ -92,7 +92,7 @@ COMMANDS = {
     "bench-compare": "bench --compare {file} {file}",
     "verify": "verify {file}",
     "replay": "replay {file}",
-    "shadow-record": "shadow {file}",
+    "shadow-record": "shadow --record {file}",
     "shadow-config": "shadow --config {file}",
     "up-cluster": "up --nodes 0 --cluster {file}",
     "up-stages": "up --nodes 0 --stages {file}",

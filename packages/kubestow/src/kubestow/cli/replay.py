@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,7 @@ def replay(
     for path in paths:
         segment = Segment(path)
         header = segment.header
-        _check_plugins(segment, plugins)
+        check_plugins(segment, plugins)
         if config_file is None and not emulated_version and header.has_scheduler and header.snapshot is None:
             document, text, found = _replayed(segment, plugins)
         else:
@@ -81,7 +82,7 @@ def replay(
     return status
 
 
-def _check_plugins(segment: Segment, plugins: tuple[str, ...]) -> None:
+def check_plugins(segment: Segment, plugins: Sequence[str]) -> None:
     """A record comes from elsewhere, so it does not decide what code is imported. Raises InputError."""
     for reference in segment.header.plugins:
         if reference not in plugins:

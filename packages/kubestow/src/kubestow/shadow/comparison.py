@@ -7,6 +7,7 @@ preemption, so it can be said whether a choice was among the best, or the best o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from kubestow import config
 from kubestow.api.core import Pod
+from kubestow.api.policy import PodDisruptionBudget
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -30,6 +32,7 @@ from kubestow.errors import KubestowError
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import Code
 from kubestow.plugins.default_preemption.candidates import PreemptionCandidates
+from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets
 from kubestow.scheduling.decision.node_selection import feasible_nodes_to_find
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
@@ -51,6 +54,8 @@ class Verdict(StrEnum):
     OTHER_NODE = "other node"
     OTHER_WORDS = "rejected with other words"
     OTHER_VICTIMS = "other victims"
+    REJECTED = "rejected instead of placed"
+    PLACED = "placed instead of rejected"
     OTHER_OUTCOME = "other outcome"
     NOT_COMPARED = "not compared"
 
@@ -138,6 +143,7 @@ class DecisionComparer:
                     self._candidates[name] = (args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
             profile = replace(with_all_candidate_nodes(profile), percentage_of_nodes_to_score=_ALL_NODES)
             self.profiles[name] = build_profile(profile, registry, handle)
+        self._budgets = DisruptionBudgets(cluster.catalog(PodDisruptionBudget))
         self._ties = _Preferring()
         self._pipeline = DecisionPipeline(cluster, self.profiles, self._ties)
 
@@ -183,14 +189,14 @@ class DecisionComparer:
     def _verdict(self, info: PodInfo, decision: Decision, observed: ObservedDecision, thoroughly: bool) -> Verdict:
         if observed.node:
             if not isinstance(decision, Scheduled):
-                return Verdict.OTHER_OUTCOME
+                return Verdict.REJECTED if isinstance(decision, Unschedulable) else Verdict.OTHER_OUTCOME
             if decision.node_name == observed.node:
                 return Verdict.EQUAL_NODE if self._ties.has_chosen else Verdict.SAME_NODE
             if self._is_best_of_a_sample(info, decision, observed.node, thoroughly):
                 return Verdict.SAMPLED_NODE
             return Verdict.OTHER_NODE
         if not isinstance(decision, Unschedulable):
-            return Verdict.OTHER_OUTCOME
+            return Verdict.PLACED if isinstance(decision, Scheduled) else Verdict.OTHER_OUTCOME
         found = decision.post_filter.nominating_result
         nominated = "" if found is None else found.nominated_node_name or ""
         if bool(nominated) != bool(observed.nominated):
@@ -198,7 +204,9 @@ class DecisionComparer:
         if not nominated or found is None:
             return Verdict.SAME_WORDS if decision.message == observed.message else Verdict.OTHER_WORDS
         if nominated == observed.nominated:
-            return Verdict.SAME_VICTIMS if observed.evicts(found.victims) else Verdict.OTHER_VICTIMS
+            if observed.evicts(found.victims):
+                return Verdict.SAME_VICTIMS
+            return Verdict.EQUAL_VICTIMS if self._evicts_alike(observed, found.victims) else Verdict.OTHER_VICTIMS
         return self._compare_victims(info, decision, observed)
 
     def _compare_victims(self, info: PodInfo, decision: Unschedulable, observed: ObservedDecision) -> Verdict:
@@ -219,6 +227,19 @@ class DecisionComparer:
         potential = int(np.count_nonzero(decision.feasibility.diagnose().with_code(Code.UNSCHEDULABLE)))
         searched = max(potential * percentage // 100, least, 1)
         return Verdict.SAMPLED_VICTIMS if len(candidates) - better >= searched else Verdict.OTHER_VICTIMS
+
+    def _evicts_alike(self, observed: ObservedDecision, victims: Iterable[PodInfo]) -> bool:
+        """Whether as many pods were evicted as these and each as important as one of them, under the same budgets.
+
+        The order among pods of equal priority that started in the same second is not defined (semantics 9.3).
+        """
+        placed = [self.cluster.placed_pod(uid) for uid in observed.victims]
+        evicted = [each.info for each in placed if each is not None]
+        expected = [victim for victim in victims if not victim.terminating]
+        return len(evicted) == len(placed) and self._importance(evicted) == self._importance(expected)
+
+    def _importance(self, pods: Iterable[PodInfo]) -> Counter[tuple[Any, ...]]:
+        return Counter((pod.priority, pod.status.start_time, self._budgets.covering(pod.shape)) for pod in pods)
 
     def _is_best_of_a_sample(self, info: PodInfo, decision: Scheduled, node: str, thoroughly: bool) -> bool:
         """Whether there is a sample of feasible nodes, as many as the profile scores, of which a node is the best.

@@ -14,12 +14,12 @@ the scheduler's own bindings and nominations that it may have decided on before.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from kubestow.api.core import Pod
 from kubestow.rules.pods import is_terminal
@@ -30,8 +30,8 @@ from kubestow.scheduling.interfaces import Resource
 Key = tuple[str, str]
 ObjectID = tuple[str, str, Key]
 
-MOST_CHANGES = 4096
-"""So many changes are kept."""
+MOST_CHANGES = 8192
+"""So many changes are kept, and of so many objects when they were created."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +117,8 @@ class StateHistory:
         self.cache = cache
         self._scheduler_names = scheduler_names
         self._changes: deque[Change] = deque(maxlen=most)
+        #: The number of the change that created each object, of those that were created last.
+        self._created: dict[ObjectID, int] = {}
         #: The number of the next change.
         self.next_number = 0
 
@@ -134,12 +136,15 @@ class StateHistory:
         self.cache.replace(resource, objects)
         return self._keep(found)
 
-    def apply(self, resource: Resource, event_type: str, obj: Any, time: float) -> list[Change]:
-        """Apply a watch event; what it changes, which is nothing for a repeated one."""
+    def expect(self, resource: Resource, event_type: str, obj: Any, time: float) -> Change | None:
+        """What a watch event will change, None for a repeated one. It has to be applied next."""
         key = (obj.metadata.namespace, obj.metadata.name)
-        change = self._change(resource, key, None if event_type == "DELETED" else obj, time)
+        return self._change(resource, key, None if event_type == "DELETED" else obj, time)
+
+    def apply(self, resource: Resource, event_type: str, obj: Any, change: Change | None) -> None:
+        """Apply a watch event, with what was expected of it."""
         self.cache.apply(resource, event_type, obj)
-        return self._keep([change])
+        self._keep([change])
 
     def _change(self, resource: Resource, key: Key, new: Any, time: float) -> Change | None:
         old = self.cache.observed(resource, key)
@@ -166,6 +171,12 @@ class StateHistory:
     def _keep(self, changes: Iterable[Change | None]) -> list[Change]:
         """Keep the changes that a decision may depend on; all of them are returned."""
         found = [change for change in changes if change is not None]
+        for change in found:
+            if change.old is None:
+                self._created.pop(change.object_id, None)
+                self._created[change.object_id] = change.number
+                if len(self._created) > MOST_CHANGES:
+                    del self._created[next(iter(self._created))]
         self._changes.extend(change for change in found if _matters(change))
         return found
 
@@ -185,9 +196,10 @@ class StateHistory:
             found.append(change)
         return found[::-1]
 
-    def created(self) -> dict[ObjectID, int]:
+    @property
+    def created(self) -> Mapping[ObjectID, int]:
         """The number of the change that created each object, of those that were created recently."""
-        return {change.object_id: change.number for change in self._changes if change.old is None}
+        return self._created
 
     @contextmanager
     def travelling(self, changes: Collection[Change]) -> Iterator[Callable[[Moment], None]]:
@@ -196,11 +208,21 @@ class StateHistory:
         ``changes`` are those that may not have happened. A step applies the objects that differ from those of the last.
         """
         objects = _by_object(changes)
+        positions = {change.number: position for position, found in enumerate(objects) for change in found}
+        by_others = {positions[change.number] for change in changes if not change.is_own}
         now = {found[0].object_id: self.cache.observed(found[0].resource, found[0].key) for found in objects}
         shown, displaced = dict(now), dict[ObjectID, Resource]()
+        last: Moment | None = None
 
         def go_to(moment: Moment) -> None:
-            for found in objects:
+            nonlocal last
+            changed: Iterable[int] = range(len(objects))
+            if last is not None and (last.effects, last.assumed) == (moment.effects, moment.assumed):
+                changed = {positions[number] for number in last.own ^ moment.own if number in positions}
+                if (last.number, last.upto) != (moment.number, moment.upto):
+                    changed |= by_others
+            last = moment
+            for found in map(objects.__getitem__, changed):
                 object_id, resource = found[0].object_id, found[0].resource
                 obj, current = _state(found, moment), shown[object_id]
                 if obj is current or (obj is not None and current is not None and _alike(obj, current)):
@@ -234,7 +256,7 @@ def _state(changes: Sequence[Change], moment: Moment) -> Any:
     for object_id, node_name in moment.assumed:
         if object_id == changes[0].object_id:
             pod = changes[-1].old
-            return replace(pod, spec=replace(pod.spec, node_name=node_name))
+            return structs.replace(pod, spec=structs.replace(pod.spec, node_name=node_name))
     for change in changes:
         if change.is_own:
             if moment.has(change):
@@ -251,13 +273,22 @@ def _alike(old: Any, new: Any) -> bool:
     if old.metadata.resource_version == new.metadata.resource_version:
         return bool(old == new)
     version = new.metadata.resource_version
-    return bool(replace(old, metadata=replace(old.metadata, resource_version=version)) == new)
+    metadata = structs.replace(old.metadata, resource_version=version)
+    return bool(structs.replace(old, metadata=metadata) == new)
 
 
 def _matters(change: Change) -> bool:
-    """Whether a decision about another pod may depend on a change; it does not on most states of a running pod."""
+    """Whether a decision about another pod may depend on a change.
+
+    It does not on most states of a running pod, nor on the creation of one that has no node yet. That one without a
+    node is deleted does matter: the scheduler may have assumed it on a node.
+    """
     old, new = change.old, change.new
-    return change.resource != PODS or old is None or new is None or _read(old) != _read(new)
+    if change.resource != PODS or new is None:
+        return True
+    if old is None:
+        return bool(change.node_name)
+    return _read(old) != _read(new)
 
 
 def _read(pod: Pod) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ of their bindings. The order of the queue is tried before others.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kubestow.scheduling.events.resources import PODS
@@ -36,7 +36,7 @@ class Moments:
         self,
         decision: Change,
         changes: Sequence[Change],
-        created: dict[ObjectID, int],
+        created: Mapping[ObjectID, int],
         effects: Collection[int],
         latest: float,
     ) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from kubestow.engine.explanation.node_tables import verdicts_and_scores
@@ -14,7 +15,7 @@ from kubestow.reports.model import Block, Cards, Details, Items, Paragraph, Repo
 from kubestow.reports.page import as_page
 from kubestow.reports.text import Displayed
 from kubestow.serving.healthz import PING, HealthChecks
-from kubestow.shadow.comparison import document_of
+from kubestow.shadow.comparison import Verdict, document_of
 from kubestow.shadow.shadow import ComparedDecision, ShadowCounts
 
 #: So many differences, and decisions that a race explains, are kept for the report.
@@ -58,19 +59,26 @@ def shadow_mux(metrics: ShadowMetrics) -> PathMux:
 
 
 class ShadowReport(Displayed):
-    """The counts, and the last differences, with a ``title`` that says whose decisions are compared with what."""
+    """The counts, and the last differences, with a ``title`` that says whose decisions are compared with what.
+
+    ``seconds`` is how long the scheduler was watched.
+    """
 
     def __init__(self, title: str = "") -> None:
-        self.title, self.counts = title, ShadowCounts()
+        self.title, self.counts, self.seconds = title, ShadowCounts(), 0.0
         self.remarks: list[str] = []
         self._differing: deque[ComparedDecision] = deque(maxlen=_KEPT)
         self._raced: deque[ComparedDecision] = deque(maxlen=_KEPT)
+        #: Of the differences between two nodes, how many each plugin decided.
+        self._causes: Counter[str] = Counter()
 
     def add(self, found: ComparedDecision) -> None:
         """Count a decision, and keep it if there is more to be said about it."""
         self.counts.add(found)
         if found.differs:
             self._differing.append(found)
+            if cause := _cause(found):
+                self._causes[cause] += 1
         elif found.race:
             self._raced.append(found)
 
@@ -79,9 +87,11 @@ class ShadowReport(Displayed):
         counts = self.counts
         if not counts.compared:
             return "no decision has been compared yet"
+        differ = "differs" if counts.differing == 1 else "differ"
+        left_out = counts.by_label[Verdict.NOT_COMPARED.value]
         return (
-            f"{counts.agreement:.2f} % of {counts.compared:,} decisions agree, {counts.differing:,} "
-            f"{'differs' if counts.differing == 1 else 'differ'}"
+            f"{counts.agreement:.2f} % of {counts.compared:,} decisions agree, {counts.differing:,} {differ}"
+            f"{f', {left_out:,} were not compared' if left_out else ''}"
         )
 
     def blocks(self) -> Iterator[Block]:
@@ -90,6 +100,8 @@ class ShadowReport(Displayed):
         yield from (Paragraph(f"remark: {remark}") for remark in self.remarks)
         yield Paragraph(self.headline())
         yield from (Paragraph(""), self._counts())
+        if self._causes:
+            yield from (Paragraph(""), self._causes_table())
         if self._differing:
             table = Table("pod", "verdict", "scheduler", "here", right=(), caption="Differences")
             for found in list(self._differing)[-_SHOWN:]:
@@ -102,6 +114,12 @@ class ShadowReport(Displayed):
             table.add(label, f"{count:,}")
         return table
 
+    def _causes_table(self) -> Table:
+        table = Table("plugin", "differences", caption="What decided for another node here")
+        for cause, count in self._causes.most_common():
+            table.add(cause, f"{count:,}")
+        return table
+
     def document(self) -> dict[str, Any]:
         """The counts as plain data."""
         counts = self.counts
@@ -111,9 +129,10 @@ class ShadowReport(Displayed):
             "differing": counts.differing,
             "agreement": round(counts.agreement, 4),
             "verdicts": dict(counts.by_label),
+            "causes": dict(self._causes),
         }
 
-    def page(self, seconds: float) -> str:
+    def page(self) -> str:
         """The page: counts, then every difference with both nodes side by side, then the races."""
         counts = self.counts
         cards = Cards(
@@ -121,14 +140,15 @@ class ShadowReport(Displayed):
                 ("of the decisions agree", f"{counts.agreement:.2f} %"),
                 ("decisions compared", f"{counts.compared:,}"),
                 ("differ", f"{counts.differing:,}"),
-                ("watched", f"{seconds:,.0f} s"),
+                ("watched", f"{self.seconds:,.0f} s"),
             ]
         )
         remarks = [Paragraph(f"Remark: {remark}", note=True) for remark in self.remarks]
         sections = [Section("Summary", [cards, Paragraph(self.headline()), *remarks, self._counts()])]
         if self._differing:
             note = _kept_note(len(self._differing), counts.differing, "differences")
-            sections.append(Section("Differences", [*note, *map(_difference, self._differing)]))
+            causes = [self._causes_table()] if self._causes else []
+            sections.append(Section("Differences", [*causes, *note, *map(_difference, self._differing)]))
         if self._raced:
             raced = counts.by_label[self._raced[0].label]
             text = "The scheduler decides this way from another state that it may have seen at that time."
@@ -138,6 +158,17 @@ class ShadowReport(Displayed):
             note = _kept_note(len(self._raced), raced, "of them")
             sections.append(Section("Explained by a race", [Paragraph(text), *note, table]))
         return as_page(Report("Shadow of a scheduler", self.title, sections))
+
+
+def _cause(found: ComparedDecision) -> str:
+    """The plugin that rejects the scheduler's node here, or else the one that adds most to the score of the other."""
+    if (nodes := found.nodes) is None:
+        return ""
+    if nodes.one.rejections:
+        return f"{nodes.one.rejections[0].plugin}, which rejects the node"
+    differences = nodes.differences()
+    plugin, difference = min(differences, key=itemgetter(1), default=("", 0))
+    return plugin if difference < 0 else ""
 
 
 def line_of(found: ComparedDecision) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kubestow import config
-from kubestow.api.core import Pod, PodCondition
+from kubestow.api.core import Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
@@ -26,26 +26,29 @@ from kubestow.errors import InputError, KubestowError
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.events.resources import PODS, WATCHED, watched
 from kubestow.scheduling.events.watch_cache import WatchCache
+from kubestow.scheduling.extenders.stages import takes_part
 from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import Comparison, DecisionComparer, ObservedDecision, Verdict
 from kubestow.shadow.history import Change, Moment, StateHistory
-from kubestow.shadow.moments import Moments
+from kubestow.shadow.moments import MOST_MOMENTS, Moments
+from kubestow.shadow.preemptions import PREEMPTED_EVENTS, Preemptions, condition_of
 
 SETTLING_SECONDS = 1.0
 """So long after a decision, what the scheduler may have known before it has been delivered here."""
+EVICTION_SECONDS = 10.0
+"""So long after a nomination, its victims have been evicted; the last one is when the others are."""
 RACE_SECONDS = 5.0
 """A decision is based on a state that is not older than this."""
 
 #: Decisions are looked at for so long at a time, in seconds, before watch events are handled again.
 _BUSY_SECONDS = 0.1
 _BEHIND = "too much has happened before it could be looked at again"
-#: At most so many decisions wait for being looked at again.
-_MOST_OPEN = 2000
+#: At most so many decisions wait for being looked at again; with more than a few, fewer states are tried for each.
+_MOST_OPEN, _FEW_OPEN = 2000, 50
 #: Steps towards a moment at which no node is better than the chosen one.
 _STEPS = 6
-#: Sets of victims that are tried for a nomination.
-_MOST_VICTIM_SETS = 8
-_PREEMPTED = "PreemptionByScheduler"
+#: In the message of an attempt in which preemption found nothing; without it a nominated pod has preempted again.
+_PREEMPTION = "preemption: "
 #: In the message of a preemption since Behaviour.PREEMPTION_REPORTS_WHAT_IT_FOUND, also where the nomination stays.
 _PREEMPTS_AGAIN = "preemption: found a potential placement"
 _VOLUMES = (PersistentVolume, PersistentVolumeClaim, ResourceClaim)
@@ -103,12 +106,17 @@ class ShadowCounts:
         return 100.0 * (self.compared - self.differing) / self.compared if self.compared else 100.0
 
 
+_Compare = Callable[[Change, ObservedDecision], Comparison]
+
+
 @dataclass(slots=True)
 class _Open:
-    """A decision that is to be looked at again."""
+    """A decision that is to be looked at again: with the result of the first look if there was one, and the search."""
 
     change: Change
     observed: ObservedDecision
+    first: Comparison | None
+    search: _Search | None = None
 
 
 class Shadow:
@@ -138,61 +146,71 @@ class Shadow:
             if name not in profiles:
                 raise InputError("--scheduler-name", f"no profile {name}, the configuration has {', '.join(profiles)}")
         self._names = frozenset(scheduler_names or profiles)
+        self._extenders = configuration.extenders
         self._history = StateHistory(self.cache, self._names)
         plugins = [plugin for profile in profiles.values() for plugin in profile.plugins]
         kinds = {kind for plugin in plugins for kind in plugin.watched_kinds()}
         additional = [resource for resource in watched(kinds, gates) if resource not in WATCHED]
         self.cache.expect(additional)
-        self.resources = (*self.cache.watched[:-1], *additional, *self.cache.watched[-1:])
+        self.resources = (*self.cache.watched[:-1], *additional, PREEMPTED_EVENTS, *self.cache.watched[-1:])
         self._open: deque[_Open] = deque()
-        #: The recent evictions for other pods, and the nominations of these.
-        self._evictions: deque[Change] = deque(maxlen=_MOST_OPEN)
-        self._nominations: deque[Change] = deque(maxlen=_MOST_OPEN)
+        #: Nominations that differ, at least as long as not all victims have been evicted.
+        self._evicting: deque[_Open] = deque()
+        self._preemptions = Preemptions(_MOST_OPEN)
 
     # -- the subscriber's interface ------------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
-        self._see(self._history.replace(resource, objects, self._monotonic()))
+        if resource == PREEMPTED_EVENTS:
+            for event in objects:
+                self._preemptions.add_event(event)
+            return
+        for change in self._history.replace(resource, objects, self._monotonic()):
+            self._see(change, self._compare_earlier)
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
-        self._see(self._history.apply(resource, event_type, obj, self._monotonic()))
+        if resource == PREEMPTED_EVENTS:
+            self._preemptions.add_event(obj)
+            return
+        change = self._history.expect(resource, event_type, obj, self._monotonic())
+        if change is not None:  # what it decides is compared before, so that nothing has to be undone for it
+            self._see(change, self._compare_now)
+        self._history.apply(resource, event_type, obj, change)
 
     def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
-        self.cache.unreadable(resource, metadata, problem)
+        if resource != PREEMPTED_EVENTS:
+            self.cache.unreadable(resource, metadata, problem)
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
-    def _see(self, changes: Iterable[Change]) -> None:
-        """Compare the decisions among some changes, or note them down; none before everything has been listed."""
-        if not self.cache.synced:
+    def _see(self, change: Change, compare: _Compare) -> None:
+        """Compare the decision that a change shows, or note it down; none before everything has been listed."""
+        if not self.cache.synced or change.resource != PODS or change.old is None or change.new is None:
             return
-        for change in changes:
-            if change.resource != PODS or change.old is None or change.new is None:
-                continue
-            if _is_evicted(change.new) and not _is_evicted(change.old):
-                self._evictions.append(change)
-            observed = self._decision(change)
-            if observed is None:
-                continue
-            try:
-                self._note(change, observed)
-            except KubestowError as error:  # an object that cannot be read as a whole
-                self._leave_out(change, observed, str(error))
-        while len(self._open) > _MOST_OPEN:
-            opened = self._open.popleft()
-            self._leave_out(opened.change, opened.observed, _BEHIND)
+        self._preemptions.add_eviction(change)
+        observed = self._decision(change)
+        if observed is None:
+            return
+        try:
+            self._note(change, observed, compare)
+        except KubestowError as error:  # an object that cannot be read as a whole
+            self._leave_out(change, observed, str(error))
+        if len(self._open) > _MOST_OPEN:
+            self._give_up(self._open.popleft())
 
-    def _note(self, change: Change, observed: ObservedDecision) -> None:
+    def _note(self, change: Change, observed: ObservedDecision, compare: _Compare) -> None:
         """Compare a decision at once, or leave it for later. Raises KubestowError for a pod that cannot be read."""
+        if reason := self._incomparable(change.old, observed):
+            self._leave_out(change, observed, reason)
+            return
         later = observed.nominated or change.old.spec.volumes or change.old.spec.resource_claims
-        if self._belongs_to_group(change.old):
-            self._leave_out(change, observed, "the pods of a group are decided about together")
-        elif not later and (found := self._compare_now(change, observed)).verdict.agrees:
+        found = None if later else compare(change, observed)
+        if found is not None and found.verdict.agrees:
             self._report(change, observed, found)
-        else:
-            if observed.nominated:
-                self._nominations.append(change)
-            self._open.append(_Open(change, observed))
+            return
+        if observed.nominated:
+            self._preemptions.add_nomination(change)
+        self._open.append(_Open(change, observed, found))
 
     def _decision(self, change: Change) -> ObservedDecision | None:
         """What the scheduler has decided with a change of a pod, if it has."""
@@ -201,26 +219,41 @@ class Shadow:
             return None
         if new.spec.node_name:
             return ObservedDecision(node=new.spec.node_name)
-        condition, before = _condition(new, "PodScheduled"), _condition(old, "PodScheduled")
+        condition, before = condition_of(new, "PodScheduled"), condition_of(old, "PodScheduled")
         if condition is None or condition.status != "False" or condition.reason == "SchedulingGated":
             return None
         nominated = new.status.nominated_node_name
-        if nominated and (nominated != old.status.nominated_node_name or _PREEMPTS_AGAIN in condition.message):
+        is_new = before is None or (before.reason, before.message) != (condition.reason, condition.message)
+        preempts = _PREEMPTS_AGAIN in condition.message or _PREEMPTION not in condition.message
+        if nominated and (nominated != old.status.nominated_node_name or (is_new and preempts)):
             return ObservedDecision(message=condition.message, nominated=nominated)
-        if before is not None and (before.reason, before.message) == (condition.reason, condition.message):
+        if not is_new:
             return None
         return ObservedDecision(message=condition.message)
 
-    def _belongs_to_group(self, pod: Pod) -> bool:
-        if self._comparer.profiles[pod.spec.scheduler_name].runtime.plugins.gang_source is None:
-            return False
-        return any(self.cache.cluster.pod_groups.memberships(self.cache.cluster.shapes.info(pod)))
+    def _incomparable(self, pod: Pod, observed: ObservedDecision) -> str:
+        """Why a decision about a pod cannot be made here by itself; empty if it can."""
+        info = self.cache.cluster.shapes.info(pod)
+        if any(takes_part(extender, info) for extender in self._extenders):
+            return "an extender takes part in decisions about this pod"
+        profile = self._comparer.profiles[pod.spec.scheduler_name]
+        gang = profile.gangs.gang_of(info)
+        if gang is None:
+            return ""
+        if not observed.node:
+            return "the pods of a group are rejected, and preempt, together"
+        if profile.gangs.generate_placements(gang, [info], self.cache.cluster.all_nodes()) is not None:
+            return "its group is placed in one topology domain, which is chosen for all of its pods"
+        return ""
 
     def _compare_now(self, change: Change, observed: ObservedDecision) -> Comparison:
-        """Compare with the decision from the state as it has been delivered up to a change."""
-        moment = Moment(change.number, frozenset(), (), frozenset({change.number}))
+        """Compare with the decision from the state of now, in which the change has not been applied yet."""
+        return self._comparer.compare(change.old, observed)
+
+    def _compare_earlier(self, change: Change, observed: ObservedDecision) -> Comparison:
+        """Compare with the decision from the state of now without the change, which has been applied."""
         with self._history.travelling([change]) as go_to:
-            go_to(moment)
+            go_to(Moment(change.number, frozenset(), (), frozenset({change.number})))
             return self._comparer.compare(change.old, observed)
 
     def judge(self, *, everything: bool = False) -> bool:
@@ -229,67 +262,68 @@ class Shadow:
         Ends early while watch events may be waiting; returns whether there is more to do.
         """
         began = self._monotonic()
-        while self._open and (everything or self._open[0].change.time <= began - SETTLING_SECONDS):
-            opened = self._open.popleft()
-            try:
-                self._judge(opened.change, opened.observed)
-            except KubestowError as error:  # an object that cannot be read as a whole
-                self._leave_out(opened.change, opened.observed, str(error))
-            if not everything and self._monotonic() - began > _BUSY_SECONDS:
-                return True
+
+        def is_over() -> bool:
+            return not everything and self._monotonic() - began > _BUSY_SECONDS
+
+        for waiting, seconds in ((self._evicting, EVICTION_SECONDS), (self._open, SETTLING_SECONDS)):
+            at_once = everything and waiting is self._open
+            while waiting and (at_once or waiting[0].change.time <= began - seconds):
+                opened = waiting.popleft()
+                try:
+                    self._judge(opened, is_last=waiting is self._evicting, is_over=is_over)
+                except KubestowError as error:  # an object that cannot be read as a whole
+                    self._leave_out(opened.change, opened.observed, str(error))
+                    opened.search = None
+                if opened.search is not None:  # goes on after the events that have arrived meanwhile
+                    waiting.appendleft(opened)
+                if is_over():
+                    return True
+        while everything and self._evicting:
+            opened = self._evicting.popleft()
+            self._leave_out(opened.change, opened.observed, "the watch has ended before all victims were evicted")
         return False
 
-    def _judge(self, change: Change, observed: ObservedDecision) -> None:
-        """Compare with the decisions from all states in which the scheduler may have been."""
+    def _judge(self, opened: _Open, *, is_last: bool, is_over: Callable[[], bool]) -> None:
+        """Compare with the decisions from all states in which the scheduler may have been, until it is over.
+
+        For a nomination these are only the most likely ones, as long as it is looked at again later (``is_last``).
+        """
+        change = opened.change
         if not self._history.reaches(change.number):
-            self._leave_out(change, observed, _BEHIND)
+            self._give_up(opened)
+            opened.search = None
             return
+        is_last = is_last or not opened.observed.nominated
         changes = self._history.since(change.time - RACE_SECONDS)
         if change not in changes:  # one that other decisions do not depend on, such as a condition
             changes = sorted((*changes, change), key=lambda other: other.number)
-        search = _Search(self._comparer, self._history, change, changes, self._preparations(change, changes))
-        effects = [frozenset[int]()]
-        if observed.nominated:
-            observed = self._with_victims(change, observed, changes)
-            effects = list(self._effects(observed, changes))
-        for each in effects:
-            if (found := search.run(observed, each)) is not None:
-                self._report(change, observed, found, race=search.race, moments=search.tried)
-                return
-        if observed.nominated and not observed.victims:
-            self._leave_out(change, observed, "its victims were evicted before the watch has shown them on the node")
+        search = opened.search or self._begin(opened, changes, is_last=is_last)
+        found = search.go_on(changes, is_over)
+        opened.search = None if search.has_ended else search
+        if opened.search is not None:
             return
-        first = search.first or Comparison(Verdict.OTHER_OUTCOME, "the pod was not pending")
-        self._report(change, observed, first, nodes=search.nodes, moments=search.tried)
+        observed = search.observed
+        if found is not None:
+            self._report(change, observed, found, race=search.race, moments=search.tried)
+        elif not is_last:
+            self._evicting.append(opened)
+        elif observed.nominated and not observed.victims:
+            self._leave_out(change, observed, "its victims were evicted before the watch has shown them on the node")
+        else:
+            first = search.first or Comparison(Verdict.OTHER_OUTCOME, "the pod was not pending")
+            self._report(change, observed, first, nodes=search.nodes, moments=search.tried)
 
-    def _with_victims(self, change: Change, observed: ObservedDecision, changes: Sequence[Change]) -> ObservedDecision:
-        """A nomination with the pods that were evicted from the node at that time."""
-        since, priority, node = change.time - RACE_SECONDS, change.old.spec.priority or 0, observed.nominated
-        evicted = {
-            eviction.new.metadata.uid: f"{eviction.key[0]}/{eviction.key[1]}"
-            for eviction in self._evictions
-            if eviction.time >= since and eviction.new.spec.node_name == node
-            if (eviction.new.spec.priority or 0) < priority
-        }
-        gone = frozenset(
-            each.old.metadata.uid
-            for each in changes
-            if each.resource == PODS and each.is_deletion and each.old.spec.node_name == node
-        )
-        shares_node = any(
-            each.time >= since and each.key != change.key and each.new.status.nominated_node_name == node
-            for each in self._nominations
-        )
-        return replace(observed, victims=evicted, gone=gone, shares_node=shares_node)
-
-    def _effects(self, observed: ObservedDecision, changes: Sequence[Change]) -> Iterator[frozenset[int]]:
-        """The numbers of the changes of victims from their evictions on: of all, or of some if the node is shared."""
-        first = {e.object_id: e.number for e in self._evictions if e.new.metadata.uid in observed.victims}
-        sets = itertools.chain.from_iterable(
-            itertools.combinations(first, count) for count in range(len(first), -1, -1)
-        )
-        for victims in itertools.islice(sets, _MOST_VICTIM_SETS if observed.shares_node else 1):
-            yield frozenset(c.number for c in changes if c.object_id in victims and c.number >= first[c.object_id])
+    def _begin(self, opened: _Open, changes: Sequence[Change], *, is_last: bool) -> _Search:
+        """The search for a decision; only of the most likely states if it is not the last one."""
+        change, observed, effects = opened.change, opened.observed, [frozenset[int]()]
+        if observed.nominated:
+            observed = self._preemptions.with_victims(change, observed, changes, change.time - RACE_SECONDS)
+            effects = list(self._preemptions.effects(observed, changes))
+        prepared = self._preparations(change, changes)
+        sets = dict.fromkeys(each | part for each in effects for part in (prepared, frozenset[int]()))
+        most = MOST_MOMENTS * _FEW_OPEN // max(_FEW_OPEN, len(self._open)) if is_last else 0
+        return _Search(self._comparer, self._history, change, observed, changes, list(sets), most)
 
     def _preparations(self, change: Change, changes: Sequence[Change]) -> frozenset[int]:
         """The numbers of the changes of the pod's volumes and claims while it was pending: PreBind makes them."""
@@ -318,6 +352,11 @@ class Shadow:
                 found.add(each.number)
         return frozenset(found)
 
+    def _give_up(self, opened: _Open) -> None:
+        """Report a decision that was not looked at again in time: it differs if it did at the first look."""
+        found = opened.first or Comparison(Verdict.NOT_COMPARED, "")
+        self._report(opened.change, opened.observed, found, reason=_BEHIND)
+
     def _leave_out(self, change: Change, observed: ObservedDecision, reason: str) -> None:
         self._report(change, observed, Comparison(Verdict.NOT_COMPARED, ""), reason=reason)
 
@@ -341,7 +380,8 @@ class _Search:
     """The search for a state from which the scheduler here decides as it was observed.
 
     ``first`` is the result from the state that was delivered, ``nodes`` the two nodes in it; ``tried`` counts states,
-    ``race`` says in what the state differs that was found. ``prepared`` are changes that PreBind may have made.
+    ``race`` says in what the state differs that was found. Each of the ``effects`` is a set of changes (numbers) that
+    may follow from the decision; at most so many states (``most``) are tried with each. A search can be interrupted.
     """
 
     def __init__(
@@ -349,27 +389,45 @@ class _Search:
         comparer: DecisionComparer,
         history: StateHistory,
         change: Change,
+        observed: ObservedDecision,
         changes: Sequence[Change],
-        prepared: frozenset[int],
+        effects: Sequence[frozenset[int]],
+        most: int,
     ) -> None:
-        self._comparer, self._history, self._change, self._changes = comparer, history, change, changes
-        self._created, self._prepared = history.created(), prepared
+        self._comparer, self._history, self._change, self.observed = comparer, history, change, observed
+        self._moments = self._all(changes, effects, most)
+        #: Puts the cache into the state at a moment, while the search goes on.
+        self._go_to: Callable[[Moment], None]
         self.first: Comparison | None = None
         self.nodes: NodeComparison | None = None
         self.race: tuple[str, ...] = ()
         self.tried = 0
+        self.has_ended = False
 
-    def run(self, observed: ObservedDecision, effects: frozenset[int]) -> Comparison | None:
-        """The result that agrees; None if none does. ``effects`` are changes that follow from the decision."""
-        with self._history.travelling(self._changes) as go_to:
-            for prepared in dict.fromkeys((self._prepared, frozenset[int]())):
-                moments = Moments(self._change, self._changes, self._created, effects | prepared, RACE_SECONDS)
-                for moment in self._tried(moments, observed, go_to):
-                    go_to(moment)
-                    if (found := self._compare(observed)) is not None and found.verdict.agrees:
-                        self.race = tuple(moments.differences(moment))
-                        return found
+    def go_on(self, changes: Sequence[Change], is_over: Callable[[], bool]) -> Comparison | None:
+        """The result that agrees; None if none does, or if it is over before the search :attr:`has_ended`.
+
+        ``changes`` are those until now; what has changed since the beginning of the search has not happened in it.
+        """
+        with self._history.travelling(changes) as self._go_to:
+            for moments, moment in self._moments:
+                self._go_to(moment)
+                if (found := self._compare(self.observed)) is not None and found.verdict.agrees:
+                    self.race, self.has_ended = tuple(moments.differences(moment)), True
+                    return found
+                if is_over():
+                    return None
+        self.has_ended = True
         return None
+
+    def _all(
+        self, changes: Sequence[Change], effects: Sequence[frozenset[int]], most: int
+    ) -> Iterator[tuple[Moments, Moment]]:
+        """The moments to try: the most likely ones of each set of effects before many of one of them."""
+        for count, caused in itertools.product(dict.fromkeys((0, most)), effects):
+            moments = Moments(self._change, changes, self._history.created, caused, RACE_SECONDS)
+            for moment in self._tried(moments, self.observed, count):
+                yield moments, moment
 
     def _compare(self, observed: ObservedDecision) -> Comparison | None:
         """Compare in the state that the cache is in; None if the pod is not pending in it."""
@@ -390,14 +448,17 @@ class _Search:
             return None
         return pod
 
-    def _tried(self, moments: Moments, observed: ObservedDecision, go_to: Callable[[Moment], None]) -> Iterator[Moment]:
-        """The moments to try: the plain one and that of the queue's order, those to which they lead, all others."""
+    def _tried(self, moments: Moments, observed: ObservedDecision, most: int) -> Iterator[Moment]:
+        """The moments to try: the plain one and that of the queue's order, those to which they lead, and others.
+
+        There are at most so many (``most``) of the others.
+        """
         beginnings = (moments.plain, moments.in_queue_order())
         yield from beginnings
         nodes: set[str] = set()
         for moment in beginnings if observed.node and moments.free else ():
             for _ in range(_STEPS):
-                go_to(moment)
+                self._go_to(moment)
                 if (pod := self._pod()) is None:
                     break
                 better = self._comparer.better_nodes(pod, observed.node)
@@ -411,14 +472,4 @@ class _Search:
                 yield moment
         if observed.nominated:
             nodes.add(observed.nominated)
-        yield from moments.all(nodes)
-
-
-def _condition(pod: Pod, kind: str) -> PodCondition | None:
-    return next((condition for condition in pod.status.conditions if condition.type == kind), None)
-
-
-def _is_evicted(pod: Pod) -> bool:
-    """Whether a pod has been chosen as a victim."""
-    condition = _condition(pod, "DisruptionTarget")
-    return condition is not None and condition.status == "True" and condition.reason == _PREEMPTED
+        yield from itertools.islice(moments.all(nodes), most)

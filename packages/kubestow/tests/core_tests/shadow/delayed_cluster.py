@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
 import msgspec
 
 from kubestow import config
+from kubestow.api.core import Pod
+from kubestow.api.meta import convert
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
@@ -17,6 +19,7 @@ from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource, Subscriber
 from kubestow.scheduling.scheduler import Scheduler
+from kubestow.shadow.preemptions import PREEMPTED_EVENTS, PreemptedEvent
 from kubestow.shadow.shadow import ComparedDecision, Shadow
 from kubestow.testing.virtual_time import VirtualClock, run
 
@@ -42,6 +45,14 @@ class DelayedCluster(MemoryAPI):
     def _delay(self) -> float:
         return self.random.random() * self.most_seconds
 
+    def report_preempted(self, victim: Pod, preemptor: str) -> None:
+        """The event that a pod was evicted for the one with this UID; only a shadow watches events."""
+        note = f"Preempted by pod {preemptor} on node {victim.spec.node_name}"
+        event = convert(PreemptedEvent, {"regarding": {"uid": victim.metadata.uid}, "note": note})
+        for subscriber in self._subscribers:
+            if isinstance(subscriber, Shadow):
+                subscriber.apply(PREEMPTED_EVENTS, "ADDED", event)
+
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         await asyncio.sleep(self._delay())
         await super().bind(pod, node_name)
@@ -55,11 +66,17 @@ class DelayedCluster(MemoryAPI):
         await super().delete_pod(pod)
 
 
-def configuration(minor: Minor = DEFAULT_MINOR, /, **fields: Any) -> config.KubeSchedulerConfiguration:
+def configuration(
+    minor: Minor = DEFAULT_MINOR, /, *, gates: Mapping[str, bool] | None = None, **fields: Any
+) -> config.KubeSchedulerConfiguration:
     """A KubeSchedulerConfiguration with these fields, with their API names."""
     document = {"apiVersion": config.API_VERSION, "kind": config.KIND, **fields}
-    gates = config.FeatureGates(minor=minor)
-    return config.load(document, subject="test", gates=gates, implements=implements(in_tree_registry(minor)))
+    return config.load(
+        document,
+        subject="test",
+        gates=config.FeatureGates(gates, minor=minor),
+        implements=implements(in_tree_registry(minor)),
+    )
 
 
 def shadowed(
@@ -71,9 +88,14 @@ def shadowed(
     scheduler: config.KubeSchedulerConfiguration | None = None,
     shadow: config.KubeSchedulerConfiguration | None = None,
     minor: Minor = DEFAULT_MINOR,
+    enabled: Mapping[str, bool] | None = None,
+    names: Sequence[str] = (),
 ) -> list[ComparedDecision]:
-    """Run a scheduler on a cluster with its shadow beside it, and return what the shadow found."""
-    gates, registry, random = config.FeatureGates(minor=minor), in_tree_registry(minor), Random(seed)
+    """Run a scheduler on a cluster with its shadow beside it, and return what the shadow found.
+
+    Both have the feature gates that are ``enabled``; ``names`` are the schedulers whose decisions are compared.
+    """
+    gates, registry, random = config.FeatureGates(enabled, minor=minor), in_tree_registry(minor), Random(seed)
     results: list[ComparedDecision] = []
 
     async def main() -> None:
@@ -82,17 +104,24 @@ def shadowed(
         for obj in objects:
             cluster.put(obj)
         observer = Shadow(
-            shadow or configuration(minor), registry, gates, monotonic=loop.time, on_result=results.append
+            shadow or configuration(minor, gates=enabled),
+            registry,
+            gates,
+            monotonic=loop.time,
+            on_result=results.append,
+            scheduler_names=names,
         )
         environment = Environment(cluster, VirtualClock(loop), Random(seed))
-        program = Scheduler(scheduler or configuration(minor), registry=registry, environment=environment, gates=gates)
+        program = Scheduler(
+            scheduler or configuration(minor, gates=enabled), registry=registry, environment=environment, gates=gates
+        )
         tasks = [
             asyncio.create_task(cluster.subscribe(observer.resources, observer)),
             asyncio.create_task(program.run()),
         ]
         await asyncio.sleep(0.01)
         await scenario(cluster)
-        for _ in range(60):
+        for _ in range(120):
             await asyncio.sleep(0.1)
             observer.judge()
         for task in tasks:

@@ -144,10 +144,17 @@ class DisruptionBudgets:
 
     def violated(self, pods: PodChanges) -> NDArray[np.bool_]:
         """Which evictions violate a budget, bool per pod. The pods of each row are the most important first."""
+        return self._current().violated(pods)
+
+    def covering(self, shape: Shape) -> int:
+        """A number for the budgets that cover the pods of a shape, the same for equal sets until a budget changes."""
+        return self._current().covering_set(shape)
+
+    def _current(self) -> _CompiledBudgets:
         if self._compiled_version != self._catalog.version:
             self._compiled_version = self._catalog.version
             self._compiled = _CompiledBudgets([_Budget.of(budget) for budget in self._catalog])
-        return self._compiled.violated(pods)
+        return self._compiled
 
 
 class _CompiledBudgets:
@@ -186,7 +193,7 @@ class _CompiledBudgets:
 
     def _evictions(self, pods: PodChanges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Each pair of a pod and a budget that its eviction uses: the pod's position, ascending, and the budget."""
-        set_of_pod = pods.values_of(self._covering_set)
+        set_of_pod = pods.values_of(self.covering_set)
         sizes = np.fromiter(map(len, self._sets), np.intp, len(self._sets))
         members = np.fromiter(chain.from_iterable(self._sets), np.intp, int(sizes.sum()))
         lengths = sizes[set_of_pod]
@@ -199,7 +206,7 @@ class _CompiledBudgets:
             counts[pair] = name not in self._disrupted_pods[budgets[pair]]
         return positions[counts], budgets[counts]
 
-    def _covering_set(self, shape: Shape) -> int:
+    def covering_set(self, shape: Shape) -> int:
         """The number of the set of budgets that cover the pods of a shape."""
         number = self._set_of_shape.get(shape)
         if number is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -105,6 +105,23 @@ class ExtenderFilterResult:
         return frozenset(name for name, status in self.rejected.items() if status.code is unresolvable)
 
 
+def takes_part(settings: config.Extender, pod: PodInfo) -> bool:
+    """Whether an extender with these settings filters, scores or preempts for a pod."""
+    return _decides(settings) and _manages({resource.name for resource in settings.managed_resources}, pod)
+
+
+def _decides(settings: config.Extender) -> bool:
+    return bool(settings.filter_verb or settings.prioritize_verb or settings.preempt_verb)
+
+
+def _manages(resources: Set[str], pod: PodInfo) -> bool:
+    """Whether an extender of some resources is interested in a pod: there are none, or it requests or limits one."""
+    if not resources:
+        return True
+    containers = chain(pod.spec.containers, pod.spec.init_containers)
+    return any(resources & (c.resources.requests.keys() | c.resources.limits.keys()) for c in containers)
+
+
 class Extenders:
     """All extenders of a scheduler."""
 
@@ -125,25 +142,14 @@ class Extenders:
 
     def take_part(self, pod: PodInfo) -> bool:
         """Whether any extender filters, scores or preempts for a pod."""
-        return any(
-            extender.settings.filter_verb or extender.settings.prioritize_verb or extender.settings.preempt_verb
-            for extender in self._interested(pod)
-        )
+        return any(_decides(extender.settings) for extender in self._interested(pod))
 
     def take_part_in_preemption(self, pod: PodInfo) -> bool:
         """Whether any extender processes the preemption candidates of a pod."""
         return any(extender.settings.preempt_verb for extender in self._interested(pod))
 
     def _interested(self, pod: PodInfo) -> Sequence[Extender]:
-        return [extender for extender in self._extenders if self._is_interested(extender, pod)]
-
-    def _is_interested(self, extender: Extender, pod: PodInfo) -> bool:
-        """Whether an extender manages all pods, or a resource that the pod requests or limits."""
-        managed = self._managed[id(extender)]
-        if not managed:
-            return True
-        containers = chain(pod.spec.containers, pod.spec.init_containers)
-        return any(managed & (c.resources.requests.keys() | c.resources.limits.keys()) for c in containers)
+        return [extender for extender in self._extenders if _manages(self._managed[id(extender)], pod)]
 
     # -- filter and prioritize -----------------------------------------------------------------------------------
 

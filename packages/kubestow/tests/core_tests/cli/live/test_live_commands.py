@@ -312,7 +312,7 @@ async def test_the_shadow_of_the_scheduler_of_kubestow_up_agrees_with_it(tmp_pat
         recording = await start(cluster.kubeconfig, "record", "-o", str(record))
         shadow = await start(
             cluster.kubeconfig,
-            *("shadow", "--fail-below", "99.9", "-o", "json", "--html", str(page), "--secure-port", "0"),
+            *("shadow", "--fail-below", "99.9", "-o", "json", "-o", f"html={page}", "--secure-port", "0"),
         )
         assert shadow.stdout is not None and shadow.stderr is not None
         metrics = ""
@@ -340,7 +340,9 @@ async def test_the_shadow_of_the_scheduler_of_kubestow_up_agrees_with_it(tmp_pat
         out, err = await shadow.communicate()
         recording.terminate()
         await recording.communicate()
-        replayed = await run(cluster.kubeconfig, "shadow", str(record), "--fail-below", "99.9", "-o", "json")
+        replayed = await run(
+            cluster.kubeconfig, "shadow", "--record", str(record), "--fail-below", "99.9", "-o", "json"
+        )
     assert (shadow.returncode, "Traceback" in err.decode()) == (0, False)
     assert [result for result in results if result["differs"]] == []
     assert json.loads(out.splitlines()[-1])["agreement"] == 100
@@ -357,9 +359,9 @@ async def test_shadow_refuses_what_it_cannot_do(tmp_path: Path) -> None:
         1,
         "kubestow: --scheduler-name: no profile other, the configuration has default-scheduler\n",
     )
-    both = await run(tmp_path / "none", "shadow", "record.bin", "--duration", "1s")
+    both = await run(tmp_path / "none", "shadow", "--record", "record.bin", "--duration", "1s")
     assert both.status == 2
-    assert "RECORD excludes --duration" in both.err
-    missing = await run(tmp_path / "none", "shadow", str(tmp_path / "record.bin"))
+    assert "--record excludes --duration" in both.err
+    missing = await run(tmp_path / "none", "shadow", "--record", str(tmp_path / "record.bin"))
     assert missing.status == 1
     assert "record.bin" in missing.err

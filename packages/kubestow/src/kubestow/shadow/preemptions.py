@@ -1,0 +1,122 @@
+"""The preemptions that a watch shows: which pods were evicted, and for which pod.
+
+A victim gets the condition DisruptionTarget before it is deleted, a preemptor its nomination: neither names the other.
+If two pods preempt on a node at about the same time, the victims of each are known from the Preempted events, whose
+note has the UID of the preemptor. Events are written by the scheduler without waiting, and may be lost or not allowed
+to be read; then the victims on a node may be those of each pod that is nominated to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kubestow.api.core import Pod, PodCondition
+from kubestow.api.meta import APIObject, ObjectMeta
+from kubestow.scheduling.events.resources import PODS
+from kubestow.scheduling.interfaces import Resource
+from kubestow.shadow.comparison import ObservedDecision
+from kubestow.shadow.history import Change
+
+#: Sets of victims that are tried for a nomination.
+_MOST_VICTIM_SETS = 8
+#: The note of a Preempted event, of kube-scheduler for pods.
+_NOTE = re.compile(r"Preempted by pod (?P<uid>\S+) on node (?P<node>\S+)")
+
+
+class _Regarding(APIObject, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class PreemptedEvent(APIObject, frozen=True):
+    """An event of ``events.k8s.io/v1`` about a pod that was evicted for another one."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    regarding: _Regarding = _Regarding()
+    reason: str = ""
+    note: str = ""
+
+
+PREEMPTED_EVENTS = Resource(
+    "/apis/events.k8s.io/v1", "events", "Event", PreemptedEvent, field_selector="reason=Preempted", optional=True
+)
+
+
+class Preemptions:
+    """The recent evictions for other pods, the nominations of these, and at most so many events (``most``)."""
+
+    def __init__(self, most: int) -> None:
+        self._evictions: deque[Change] = deque(maxlen=most)
+        self._nominations: deque[Change] = deque(maxlen=most)
+        #: The UID of the preemptor of each victim that an event has named.
+        self._preemptors: dict[str, str] = {}
+        self._most = most
+
+    def add_eviction(self, change: Change) -> None:
+        """Note a change of a pod if it shows that the pod was chosen as a victim."""
+        if _is_evicted(change.new) and not _is_evicted(change.old):
+            self._evictions.append(change)
+
+    def add_nomination(self, change: Change) -> None:
+        """Note a change that shows a nomination."""
+        self._nominations.append(change)
+
+    def add_event(self, event: PreemptedEvent) -> None:
+        """Note which pod the victim of an event was evicted for."""
+        if (found := _NOTE.match(event.note)) is None:
+            return
+        self._preemptors[event.regarding.uid] = found["uid"]
+        if len(self._preemptors) > self._most:
+            del self._preemptors[next(iter(self._preemptors))]
+
+    def with_victims(
+        self, change: Change, observed: ObservedDecision, changes: Sequence[Change], since: float
+    ) -> ObservedDecision:
+        """A nomination with the pods that were evicted from the node for it since a time.
+
+        ``changes`` are those around the nomination, which ``change`` shows.
+        """
+        own, priority, node = change.old.metadata.uid, change.old.spec.priority or 0, observed.nominated
+        evicted = {
+            eviction.new.metadata.uid: f"{eviction.key[0]}/{eviction.key[1]}"
+            for eviction in self._evictions
+            if eviction.time >= since and eviction.new.spec.node_name == node
+            if (eviction.new.spec.priority or 0) < priority
+            if self._preemptors.get(eviction.new.metadata.uid, own) == own
+        }
+        gone = frozenset(
+            each.old.metadata.uid
+            for each in changes
+            if each.resource == PODS and each.is_deletion and each.old.spec.node_name == node
+            if self._preemptors.get(each.old.metadata.uid, own) == own
+        )
+        shares_node = any(uid not in self._preemptors for uid in evicted) and any(
+            each.time >= since and each.key != change.key and each.new.status.nominated_node_name == node
+            for each in self._nominations
+        )
+        return replace(observed, victims=evicted, gone=gone, shares_node=shares_node)
+
+    def effects(self, observed: ObservedDecision, changes: Sequence[Change]) -> Iterator[frozenset[int]]:
+        """The numbers of the changes of victims from their evictions on: of all, or of some if the node is shared."""
+        first = {e.object_id: e.number for e in self._evictions if e.new.metadata.uid in observed.victims}
+        sets = itertools.chain.from_iterable(
+            itertools.combinations(first, count) for count in range(len(first), -1, -1)
+        )
+        for victims in itertools.islice(sets, _MOST_VICTIM_SETS if observed.shares_node else 1):
+            yield frozenset(c.number for c in changes if c.object_id in victims and c.number >= first[c.object_id])
+
+
+def condition_of(pod: Pod, kind: str) -> PodCondition | None:
+    """A condition of a pod, None without it."""
+    return next((condition for condition in pod.status.conditions if condition.type == kind), None)
+
+
+def _is_evicted(pod: Pod) -> bool:
+    """Whether a pod has been chosen as a victim."""
+    condition = condition_of(pod, "DisruptionTarget")
+    return condition is not None and condition.status == "True" and condition.reason == "PreemptionByScheduler"
