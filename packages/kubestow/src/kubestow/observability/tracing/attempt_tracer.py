@@ -1,0 +1,259 @@
+"""The observer that records sampled scheduling attempts for their traces.
+
+Whether an attempt is sampled depends on its trace ID, as for OpenTelemetry's TraceIdRatioBased sampler; everything
+within an attempt follows it, and so does the API server, by the header ``traceparent`` of requests. Requests of
+attempts that are not sampled have no such header, so the API server decides about them by itself.
+
+The attempt that the running task works for is a context variable: a binding cycle, an eviction or the patch of a status
+is a task that inherits it from where it is started.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from random import Random
+from typing import Any
+
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import PluginError
+from kubestow.framework.plugin_caller import PluginObserver
+from kubestow.framework.status import Code, Status
+from kubestow.observability.tracing.attempt_record import (
+    AttemptRecord,
+    ExtensionPoint,
+    PermitWait,
+    PluginCalls,
+    Request,
+    cut,
+    traceparent,
+)
+from kubestow.scheduling.decision.result import Decision, Scheduled
+from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.queued_pod import QueuedPod
+
+#: Attempts without an end are forgotten when there are so many: of pods that were deleted during their attempt.
+_MAX_ATTEMPTS = 10_000
+#: The events of an attempt that are kept at most, until they are exported.
+_MAX_EVENTS = 1_000
+_SAMPLED_BITS = 64
+_ALL_IDS = 2**64 - 1
+_SECOND = 1_000_000_000
+
+
+class _Attempt:
+    """A sampled attempt: its record, the stage that it is in, and whether its record waits to be exported."""
+
+    __slots__ = ("is_waiting", "last_end", "record", "stage_id")
+
+    def __init__(self, record: AttemptRecord) -> None:
+        self.record, self.stage_id, self.is_waiting = record, record.cycle_id, False
+        #: When the latest extension point ended.
+        self.last_end = record.popped
+
+
+class AttemptTracer(Observer):
+    """Traces a fraction ``ratio`` of all attempts, between 0 and 1.
+
+    ``random`` makes the identifiers; ``wall_clock`` is in nanoseconds since 1970. ``export`` is called with a function
+    that takes the next part of an attempt's record. Implements :class:`kubestow.client.rest.transport.RequestTracer`.
+    """
+
+    def __init__(
+        self,
+        ratio: float,
+        export: Callable[[Callable[[], AttemptRecord]], None],
+        *,
+        random: Random,
+        wall_clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._bound = round(ratio * 2**_SAMPLED_BITS)
+        self._export, self.random_bits = export, random.getrandbits
+        #: The time in nanoseconds since 1970.
+        self.wall_clock = wall_clock
+        #: The sampled attempts that have not ended, by the pod's uid.
+        self._attempts: OrderedDict[str, _Attempt] = OrderedDict()
+        self._current: ContextVar[_Attempt | None] = ContextVar("sampled_attempt", default=None)
+
+    def wrap_plugin_observer(self, observer: PluginObserver) -> PluginObserver:
+        return _PluginTracer(self, self._current, observer)
+
+    # -- the stages of an attempt ----------------------------------------------------------------------------------
+
+    def attempt_started(self, queued: QueuedPod) -> None:
+        trace_id = self.random_bits(128)
+        if trace_id & _ALL_IDS >= self._bound or not trace_id:
+            return
+        info, popped, ids = queued.info, self.wall_clock(), self.random_bits(192) | 1 | 1 << 64 | 1 << 128
+        record = AttemptRecord(
+            trace_id.to_bytes(16),
+            ids & _ALL_IDS,
+            ids >> 64 & _ALL_IDS,
+            ids >> 128,
+            popped - round((queued.attempt_began - queued.timestamp) * _SECOND),
+            popped,
+            info.key,
+            info.uid,
+            info.spec.scheduler_name,
+            queued.attempts,
+        )
+        self._attempts[info.uid] = _Attempt(record)
+        if len(self._attempts) > _MAX_ATTEMPTS:
+            self._attempts.popitem(last=False)
+
+    def decision_started(self, info: PodInfo) -> None:
+        self._current.set(self._attempts.get(info.uid))
+
+    def decision_made(self, decision: Decision, seconds: float) -> None:
+        attempt = self._current.get()
+        if attempt is not None and isinstance(decision, Scheduled):
+            attempt.record.node, attempt.record.feasible_nodes = decision.node_name, decision.candidate_count
+
+    def binding_started(self, info: PodInfo) -> None:
+        attempt = self._attempts.get(info.uid)
+        self._current.set(attempt)
+        if attempt is not None:
+            attempt.stage_id = attempt.record.binding_id
+            attempt.record.bound = attempt.last_end  # the binding cycle has waited for its turn since then
+
+    def permit_wait_ended(self, info: PodInfo, code: Code, seconds: float) -> None:
+        attempt = self._current.get()
+        if attempt is not None:
+            end = self.wall_clock()
+            self.add(attempt, PermitWait(attempt.stage_id, end - round(seconds * _SECOND), end, code.value))
+
+    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+        for preemptor in preemptors:
+            attempt = self._attempts.get(preemptor.uid)
+            if attempt is not None:
+                attempt.record.preemption_node, attempt.record.victims = node_name, len(victims)
+
+    def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+        attempt = self._attempts.pop(queued.info.uid, None)
+        if attempt is None:
+            return
+        record = attempt.record
+        record.has_ended, record.ended = True, self.wall_clock()
+        record.result, record.message = result.value, cut(message)
+        if result is not Result.SCHEDULED:
+            record.node = ""
+        self._wait_for_export(attempt)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def request_started(self, method: str, server: str, path: str) -> _TracedRequest | None:
+        """A request to the API server begins, for the attempt of the running task; None if that is not sampled."""
+        attempt = self._current.get()
+        if attempt is None:
+            return None
+        return _TracedRequest(self, attempt, (method, server, cut(path)))
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def add(self, attempt: _Attempt, event: PluginCalls | ExtensionPoint | PermitWait | Request) -> None:
+        """Add an event to the record of an attempt; what is late follows in a part of its own."""
+        events = attempt.record.events
+        if len(events) < _MAX_EVENTS:
+            events.append(event)
+        if attempt.record.ended and not attempt.is_waiting and type(event) is not PluginCalls:
+            self._wait_for_export(attempt)
+
+    def _wait_for_export(self, attempt: _Attempt) -> None:
+        attempt.is_waiting = True
+        self._export(lambda: _take_part(attempt))
+
+
+def _take_part(attempt: _Attempt) -> AttemptRecord:
+    """The record as it is; later events go into another part."""
+    part = attempt.record
+    attempt.is_waiting = False
+    later = AttemptRecord(
+        part.trace_id,
+        part.root_id,
+        part.cycle_id,
+        part.binding_id,
+        part.queued,
+        part.popped,
+        part.pod,
+        part.uid,
+        part.scheduler_name,
+        part.attempt,
+        ended=part.ended,
+    )
+    attempt.record = later
+    return part
+
+
+class _TracedRequest:
+    """A request in progress; the stage of the attempt may change before it ends."""
+
+    __slots__ = ("_attempt", "_span_id", "_stage_id", "_start", "_target", "_tracer")
+
+    def __init__(self, tracer: AttemptTracer, attempt: _Attempt, target: tuple[str, str, str]) -> None:
+        self._tracer, self._attempt, self._target = tracer, attempt, target
+        self._stage_id, self._span_id = attempt.stage_id, tracer.random_bits(64) | 1
+        self._start = tracer.wall_clock()
+
+    @property
+    def traceparent(self) -> str:
+        return traceparent(self._attempt.record, self._span_id)
+
+    def ended(self, code: str) -> None:
+        tracer, end = self._tracer, self._tracer.wall_clock()
+        tracer.add(self._attempt, Request(self._stage_id, self._start, end, self._span_id, *self._target, code))
+
+
+class _PluginTracer(PluginObserver):
+    """Records the calls of plugins for the attempt of the running task, if it is sampled, beside another observer.
+
+    It wraps the other observer because it is called dozens of times for every pod, most of which are not sampled.
+    """
+
+    def __init__(self, tracer: AttemptTracer, current: ContextVar[_Attempt | None], observer: PluginObserver) -> None:
+        self._tracer, self._current_attempt, self._observer = tracer, current.get, observer
+        self._report_call, self._report_point = observer.plugin_called, observer.extension_point_ended
+        self.gang_attempt_ended = observer.gang_attempt_ended  # type: ignore[method-assign]
+        self.queueing_hint_called = observer.queueing_hint_called  # type: ignore[method-assign]
+
+    @property
+    def is_sampling(self) -> bool:  # type: ignore[override]  # changes from attempt to attempt
+        """Whether durations of calls on single rows are recorded in this attempt."""
+        return self._current_attempt() is not None or self._observer.is_sampling
+
+    def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
+        self._report_call(plugin, extension_point, result, seconds)
+        attempt = self._current_attempt()
+        if attempt is None:
+            return
+        end = self._tracer.wall_clock()
+        events = attempt.record.events
+        kind = type(result)
+        if kind is int and events:  # one of the rows that the plugin is called for in a row
+            last = events[-1]
+            if type(last) is PluginCalls and last.plugin == plugin and last.extension_point == extension_point:
+                last.end = end
+                last.calls += 1
+                return
+        code, error = "", ""
+        if kind is Status:
+            code = result.code.value
+            if result.code is Code.ERROR:
+                error = cut(result.message)
+        elif kind is PluginError:
+            code, error = Code.ERROR.value, cut(result.problem)
+        # A call that returns an awaitable is reported again with its status.
+        calls = 0 if hasattr(result, "__await__") else 1
+        start = end - round(seconds * _SECOND)
+        self._tracer.add(
+            attempt, PluginCalls(attempt.stage_id, start, end, plugin, extension_point, code, error, calls)
+        )
+
+    def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
+        self._report_point(extension_point, code, seconds)
+        attempt = self._current_attempt()
+        if attempt is not None:
+            attempt.last_end = end = self._tracer.wall_clock()
+            start = end - round(seconds * _SECOND)
+            self._tracer.add(attempt, ExtensionPoint(attempt.stage_id, start, end, extension_point, code.value))
