@@ -38,6 +38,8 @@ from kubestow.scheduling.queued_pod import QueuedPod
 _MAX_ATTEMPTS = 10_000
 #: The events of an attempt that are kept at most, until they are exported.
 _MAX_EVENTS = 1_000
+#: The extension points whose plugins may return awaitables.
+_MAY_AWAIT = frozenset({"PreBind", "Bind", "PostBind"})
 _SAMPLED_BITS = 64
 _ALL_IDS = 2**64 - 1
 _SECOND = 1_000_000_000
@@ -152,12 +154,12 @@ class AttemptTracer(Observer):
 
     # -- records -----------------------------------------------------------------------------------------------------
 
-    def add(self, attempt: _Attempt, event: PluginCalls | ExtensionPoint | PermitWait | Request) -> None:
+    def add(self, attempt: _Attempt, event: ExtensionPoint | PermitWait | Request) -> None:
         """Add an event to the record of an attempt; what is late follows in a part of its own."""
         events = attempt.record.events
         if len(events) < _MAX_EVENTS:
             events.append(event)
-        if attempt.record.ended and not attempt.is_waiting and type(event) is not PluginCalls:
+        if attempt.record.ended and not attempt.is_waiting:
             self._wait_for_export(attempt)
 
     def _wait_for_export(self, attempt: _Attempt) -> None:
@@ -213,6 +215,7 @@ class _PluginTracer(PluginObserver):
 
     def __init__(self, tracer: AttemptTracer, current: ContextVar[_Attempt | None], observer: PluginObserver) -> None:
         self._tracer, self._current_attempt, self._observer = tracer, current.get, observer
+        self._wall_clock = tracer.wall_clock
         self._report_call, self._report_point = observer.plugin_called, observer.extension_point_ended
         self.gang_attempt_ended = observer.gang_attempt_ended  # type: ignore[method-assign]
         self.queueing_hint_called = observer.queueing_hint_called  # type: ignore[method-assign]
@@ -227,7 +230,7 @@ class _PluginTracer(PluginObserver):
         attempt = self._current_attempt()
         if attempt is None:
             return
-        end = self._tracer.wall_clock()
+        end = self._wall_clock()
         events = attempt.record.events
         kind = type(result)
         if kind is int and events:  # one of the rows that the plugin is called for in a row
@@ -244,11 +247,10 @@ class _PluginTracer(PluginObserver):
         elif kind is PluginError:
             code, error = Code.ERROR.value, cut(result.problem)
         # A call that returns an awaitable is reported again with its status.
-        calls = 0 if hasattr(result, "__await__") else 1
-        start = end - round(seconds * _SECOND)
-        self._tracer.add(
-            attempt, PluginCalls(attempt.stage_id, start, end, plugin, extension_point, code, error, calls)
-        )
+        calls = 0 if extension_point in _MAY_AWAIT and hasattr(result, "__await__") else 1
+        if len(events) < _MAX_EVENTS:
+            start = end - int(seconds * _SECOND)
+            events.append(PluginCalls(attempt.stage_id, start, end, plugin, extension_point, code, error, calls))
 
     def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
         self._report_point(extension_point, code, seconds)
