@@ -58,8 +58,8 @@ _MAX_SIZE = 2**26
 #: gives up after five.
 _RECEIVE_SECONDS = 30.0
 _ANSWER_SECONDS = 4.0
-#: Calls in progress at once; further ones wait in the listener.
-_MAX_CALLS = 8
+#: Calls in progress at once, whose requests are in memory: further ones by gRPC are refused, those by HTTP wait.
+_MAX_CALLS = 4
 _STOP_SECONDS = 1.0
 _NOT_SYNCED = "the cluster has not been listed yet"
 
@@ -117,6 +117,7 @@ class ExpanderServer:
             for each in configuration.profiles
         }
         self._handle = handle
+        self._http_calls = asyncio.Semaphore(_MAX_CALLS)
         self._simulator = ScaleUpSimulator(self.cache.cluster, self._profiles, monotonic=time.monotonic)
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -224,11 +225,10 @@ class ExpanderServer:
     async def _respond(self, incoming: web.BaseRequest) -> web.StreamResponse:
         path, method = incoming.rel_url.path, incoming.method
         if path == "/v1/simulate":
-            response = (
-                await self._simulate_body(incoming)
-                if method == "POST"
-                else HTTPResponse.text("405: Method Not Allowed", 405)
-            )
+            response = HTTPResponse.text("405: Method Not Allowed", 405)
+            if method == "POST":
+                async with self._http_calls:
+                    response = await self._simulate_body(incoming)
         elif path in ("/healthz", "/livez", "/readyz") and method in ("GET", "HEAD"):
             is_ready = path != "/readyz" or self.cache.synced
             response = HTTPResponse.text("ok\n") if is_ready else HTTPResponse.text(f"{_NOT_SYNCED}\n", 503)

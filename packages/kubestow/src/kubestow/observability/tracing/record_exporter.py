@@ -128,7 +128,8 @@ class RecordExporter:
         complaints = asyncio.create_task(_last_line(process.stderr))
         try:
             async for line in process.stdout:
-                self._take_report(msgspec.json.decode(line, type=BatchReport))
+                with contextlib.suppress(msgspec.DecodeError):  # what a library prints is no report
+                    self._take_report(msgspec.json.decode(line, type=BatchReport))
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
