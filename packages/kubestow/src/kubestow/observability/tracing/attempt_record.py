@@ -52,6 +52,10 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     kind: SpanKind = SpanKind.INTERNAL
 
 
+#: The kinds of events, their tags in records.
+PLUGIN_CALLS, EXTENSION_POINT, PERMIT_WAIT, REQUEST = range(4)
+
+
 class _Event(msgspec.Struct, array_like=True, gc=False):
     """Something with a beginning and an end, in nanoseconds since 1970, that belongs to a stage of an attempt.
 
@@ -63,7 +67,7 @@ class _Event(msgspec.Struct, array_like=True, gc=False):
     end: int
 
 
-class PluginCalls(_Event, array_like=True, gc=False, tag=0):
+class PluginCalls(_Event, array_like=True, gc=False, tag=PLUGIN_CALLS):
     """Successive calls of one plugin at one extension point; ``code`` is the status of the last one, "" for none."""
 
     plugin: str
@@ -73,20 +77,20 @@ class PluginCalls(_Event, array_like=True, gc=False, tag=0):
     calls: int = 1
 
 
-class ExtensionPoint(_Event, array_like=True, gc=False, tag=1):
+class ExtensionPoint(_Event, array_like=True, gc=False, tag=EXTENSION_POINT):
     """An extension point, behind the calls of its plugins."""
 
     name: str
     code: str
 
 
-class PermitWait(_Event, array_like=True, gc=False, tag=2):
+class PermitWait(_Event, array_like=True, gc=False, tag=PERMIT_WAIT):
     """A wait on Permit."""
 
     code: str
 
 
-class Request(_Event, array_like=True, gc=False, tag=3):
+class Request(_Event, array_like=True, gc=False, tag=REQUEST):
     """A request to an API server; ``code`` is the status, or another word if there was no response."""
 
     span_id: int
@@ -97,6 +101,7 @@ class Request(_Event, array_like=True, gc=False, tag=3):
 
 
 Event = PluginCalls | ExtensionPoint | PermitWait | Request
+"""An event. The scheduler writes it as the array that it is encoded as: the kind, then the fields in their order."""
 
 
 class AttemptRecord(msgspec.Struct, array_like=True, gc=False):

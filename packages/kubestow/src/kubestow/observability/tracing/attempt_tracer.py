@@ -22,11 +22,11 @@ from kubestow.errors import PluginError
 from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.status import Code, Status
 from kubestow.observability.tracing.attempt_record import (
+    EXTENSION_POINT,
+    PERMIT_WAIT,
+    PLUGIN_CALLS,
+    REQUEST,
     AttemptRecord,
-    ExtensionPoint,
-    PermitWait,
-    PluginCalls,
-    Request,
     cut,
     traceparent,
 )
@@ -48,10 +48,13 @@ _SECOND = 1_000_000_000
 class _Attempt:
     """A sampled attempt: its record, the stage that it is in, and whether its record waits to be exported."""
 
-    __slots__ = ("is_waiting", "last_end", "record", "stage_id")
+    __slots__ = ("events", "has_ended", "is_waiting", "last_end", "record", "stage_id")
 
     def __init__(self, record: AttemptRecord) -> None:
-        self.record, self.stage_id, self.is_waiting = record, record.cycle_id, False
+        self.record, self.stage_id = record, record.cycle_id
+        #: The events of the record so far, as arrays (:data:`~.attempt_record.Event`): half the cost of objects.
+        self.events: list[Any] = []
+        self.has_ended = self.is_waiting = False
         #: When the latest extension point ended.
         self.last_end = record.popped
 
@@ -124,7 +127,8 @@ class AttemptTracer(Observer):
         attempt = self._current.get()
         if attempt is not None:
             end = self.wall_clock()
-            self.add(attempt, PermitWait(attempt.stage_id, end - round(seconds * _SECOND), end, code.value))
+            start = end - round(seconds * _SECOND)
+            attempt.events.append((PERMIT_WAIT, attempt.stage_id, start, end, code.value))
 
     def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
         for preemptor in preemptors:
@@ -137,7 +141,8 @@ class AttemptTracer(Observer):
         if attempt is None:
             return
         record = attempt.record
-        record.has_ended, record.ended = True, self.wall_clock()
+        attempt.has_ended = record.has_ended = True
+        record.ended = self.wall_clock()
         record.result, record.message = result.value, cut(message)
         if result is not Result.SCHEDULED:
             record.node = ""
@@ -154,12 +159,9 @@ class AttemptTracer(Observer):
 
     # -- records -----------------------------------------------------------------------------------------------------
 
-    def add(self, attempt: _Attempt, event: ExtensionPoint | PermitWait | Request) -> None:
-        """Add an event to the record of an attempt; what is late follows in a part of its own."""
-        events = attempt.record.events
-        if len(events) < _MAX_EVENTS:
-            events.append(event)
-        if attempt.record.ended and not attempt.is_waiting:
+    def export_late(self, attempt: _Attempt) -> None:
+        """Have what happened after the end of an attempt follow in a part of its own, unless it waits already."""
+        if not attempt.is_waiting:
             self._wait_for_export(attempt)
 
     def _wait_for_export(self, attempt: _Attempt) -> None:
@@ -170,8 +172,8 @@ class AttemptTracer(Observer):
 def _take_part(attempt: _Attempt) -> AttemptRecord:
     """The record as it is; later events go into another part."""
     part = attempt.record
-    attempt.is_waiting = False
-    later = AttemptRecord(
+    part.events, attempt.events, attempt.is_waiting = attempt.events, [], False
+    attempt.record = AttemptRecord(
         part.trace_id,
         part.root_id,
         part.cycle_id,
@@ -182,9 +184,7 @@ def _take_part(attempt: _Attempt) -> AttemptRecord:
         part.uid,
         part.scheduler_name,
         part.attempt,
-        ended=part.ended,
     )
-    attempt.record = later
     return part
 
 
@@ -203,8 +203,13 @@ class _TracedRequest:
         return traceparent(self._attempt.record, self._span_id)
 
     def ended(self, code: str) -> None:
-        tracer, end = self._tracer, self._tracer.wall_clock()
-        tracer.add(self._attempt, Request(self._stage_id, self._start, end, self._span_id, *self._target, code))
+        attempt = self._attempt
+        if len(attempt.events) < _MAX_EVENTS:
+            end = self._tracer.wall_clock()
+            event = (REQUEST, self._stage_id, self._start, end, self._span_id, *self._target, code)
+            attempt.events.append(event)
+            if attempt.has_ended:
+                self._tracer.export_late(attempt)
 
 
 class _PluginTracer(PluginObserver):
@@ -228,34 +233,29 @@ class _PluginTracer(PluginObserver):
     def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
         self._report_call(plugin, extension_point, result, seconds)
         attempt = self._current_attempt()
-        if attempt is None:
+        if attempt is None or len(attempt.events) >= _MAX_EVENTS:
             return
         end = self._wall_clock()
-        events = attempt.record.events
-        kind = type(result)
-        if kind is int and events:  # one of the rows that the plugin is called for in a row
-            last = events[-1]
-            if type(last) is PluginCalls and last.plugin == plugin and last.extension_point == extension_point:
-                last.end = end
-                last.calls += 1
-                return
-        code, error = "", ""
+        code, error, kind = "", "", type(result)
         if kind is Status:
-            code = result.code.value
+            code = result.code._value_
             if result.code is Code.ERROR:
                 error = cut(result.message)
         elif kind is PluginError:
             code, error = Code.ERROR.value, cut(result.problem)
         # A call that returns an awaitable is reported again with its status.
         calls = 0 if extension_point in _MAY_AWAIT and hasattr(result, "__await__") else 1
-        if len(events) < _MAX_EVENTS:
-            start = end - int(seconds * _SECOND)
-            events.append(PluginCalls(attempt.stage_id, start, end, plugin, extension_point, code, error, calls))
+        start = end - int(seconds * _SECOND)
+        attempt.events.append((PLUGIN_CALLS, attempt.stage_id, start, end, plugin, extension_point, code, error, calls))
 
     def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
         self._report_point(extension_point, code, seconds)
         attempt = self._current_attempt()
-        if attempt is not None:
-            attempt.last_end = end = self._tracer.wall_clock()
-            start = end - round(seconds * _SECOND)
-            self._tracer.add(attempt, ExtensionPoint(attempt.stage_id, start, end, extension_point, code.value))
+        if attempt is None:
+            return
+        attempt.last_end = end = self._wall_clock()
+        if len(attempt.events) < _MAX_EVENTS:
+            start = end - int(seconds * _SECOND)
+            attempt.events.append((EXTENSION_POINT, attempt.stage_id, start, end, extension_point, code._value_))
+        if attempt.has_ended:
+            self._tracer.export_late(attempt)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from random import Random
 
+import msgspec
 import pytest
 
 from kubestow import config
@@ -14,7 +15,14 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import PreBindPlugin
 from kubestow.framework.status import Status
 from kubestow.observability.observability import Observability
-from kubestow.observability.tracing.attempt_record import AttemptRecord, Span, SpanKind, spans_of
+from kubestow.observability.tracing.attempt_record import (
+    AttemptRecord,
+    ExtensionPoint,
+    PluginCalls,
+    Span,
+    SpanKind,
+    spans_of,
+)
 from kubestow.observability.tracing.attempt_tracer import AttemptTracer
 from kubestow.process import WallClock
 from kubestow.scheduling.interfaces import ObjectReference
@@ -38,7 +46,8 @@ class Traces:
     def spans(self) -> list[Span]:
         """All spans so far."""
         for take in self._records:
-            self._spans += spans_of(take(), lambda: next(self._identifiers))
+            record = msgspec.msgpack.decode(msgspec.msgpack.encode(take()), type=AttemptRecord)
+            self._spans += spans_of(record, lambda: next(self._identifiers))
         self._records.clear()
         return self._spans
 
@@ -164,6 +173,19 @@ def test_concurrent_bindings_keep_their_own_traces() -> None:
         assert sum(span.name == "Bind DefaultBinder" for span in spans) == 1
         assert sum(span.name == "Filter" for span in spans) == 1
     assert len({span.trace_id for span in traces.spans}) == 8
+
+
+def test_the_calls_of_a_plugin_for_several_nodes_are_one_span() -> None:
+    calls = [PluginCalls(3, start, start + 5, plugin, "Filter") for start, plugin in ((10, "A"), (20, "B"), (30, "A"))]
+    point = ExtensionPoint(3, 5, 50, "Filter", "Success")
+    record = AttemptRecord(bytes(15) + b"\1", 2, 3, 4, 0, 0, "shop/a", "uid", "s", 1, events=[*calls, point])
+    filtered, first, second = spans_of(record, count(7).__next__)
+    assert (filtered.name, filtered.parent_id, filtered.start, filtered.end) == ("Filter", 3, 5, 50)
+    assert [(span.name, span.start, span.end, span.parent_id) for span in (first, second)] == [
+        ("Filter A", 10, 35, 7),
+        ("Filter B", 20, 25, 7),
+    ]
+    assert (first.attributes["kubestow.calls"], "kubestow.calls" in second.attributes) == (2, False)
 
 
 @pytest.mark.parametrize(("ratio", "fewest", "most"), [(0.0, 0, 0), (0.1, 60, 140), (1.0, 1000, 1000)])
