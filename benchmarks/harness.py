@@ -36,7 +36,7 @@ _SCENARIOS = {
     "preemption": ("preemption", "quotas"),
     "queueing": ("queueing", "events"),
     "resources": ("volumes", "devices"),
-    "running": ("load-aware", "flight-record", "extender"),
+    "running": ("load-aware", "flight-record", "tracing", "extender"),
     "growth": ("scaling", "memory", "churn", "soak"),
     "partitions": ("partitions",),
     "client": ("client",),

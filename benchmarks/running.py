@@ -1,4 +1,4 @@
-"""What is added to a running scheduler: load-aware plugins, a flight record, an extender. Two runs are compared."""
+"""What is added to a running scheduler: load-aware plugins, a flight record, traces, an extender, in pairs of runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import cProfile
 import gc
 import json
 import multiprocessing
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,7 +16,7 @@ from random import Random
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from time import process_time
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from aiohttp import web
@@ -33,6 +34,8 @@ from kubestow.flight_record.journal import new_recorded_loop
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
 from kubestow.observability.observability import Observability
+from kubestow.observability.tracing.attempt_tracer import AttemptTracer
+from kubestow.observability.tracing.record_exporter import RecordExporter
 from kubestow.plugins import in_tree_registry
 from kubestow.plugins.registry import find_plugins
 from kubestow.process import WallClock, new_event_loop
@@ -41,6 +44,7 @@ from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.extenders.stages import Extenders
+from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow.testing.scheduler_harness import SchedulerHarness, running_scheduler
@@ -201,7 +205,7 @@ async def _bind(nodes: int, pods: int, folder: Path | None) -> float:
         cluster.put(node(number))
     writer = None if folder is None else SegmentWriter.in_folder(folder, DEFAULT_SIZE)
     recorder = None if writer is None else FlightRecorder(writer)
-    observability = Observability(WallClock(), gates, also=recorder)
+    observability = Observability(WallClock(), gates, also=() if recorder is None else (recorder,))
     create = Scheduler if recorder is None else recorder.create_scheduler
     scheduler = create(
         config.default_configuration(gates),
@@ -227,6 +231,117 @@ async def _bind(nodes: int, pods: int, folder: Path | None) -> float:
     return (process_time() - began) / pods
 
 
+# -- traces ------------------------------------------------------------------------------------------------------------
+
+
+def tracing(
+    nodes: int = 500, pods: int = 1000, pairs: int = 40, sampling: float = 0.1, cases: Sequence[str] = ("traces",)
+) -> Rows:
+    """What traces cost: two schedulers in one process, one with traces, bind batches of pods in turn.
+
+    Both have all metrics; queue, cycle, binding and watch run in memory. The spans go to a process, and from there to a
+    collector that discards them. The CPU time of the scheduler's process per pod, as the medians and the least of the
+    batches: other load on the machine only ever adds to it. The case ``none`` shows how far two equal schedulers
+    differ. Results: docs/tracing.md.
+    """
+    gc_tuning.raise_thresholds()  # as `kubestow run`
+    for case in cases:
+        with _serving_process(_serve_collector) as url, asyncio.Runner(loop_factory=new_event_loop) as runner:
+            ratio = 0.0 if case == _NONE else sampling
+            results, records = runner.run(_tracing_pairs(url, ratio, nodes, pods, pairs))
+        before, after = (median(each) for each in zip(*results, strict=True))
+        least, least_traced = (min(each) for each in zip(*results, strict=True))
+        yield (
+            case,
+            {
+                "µs per pod without": before * 1e6,
+                "µs with": after * 1e6,
+                "µs without at least": least * 1e6,
+                "µs with at least": least_traced * 1e6,
+                "% more of the least": (least_traced / least - 1) * 100,
+                "% more in the median pair": median((b / a - 1) * 100 for a, b in results),
+                "records per pod": records["exported"] / pods / (pairs + _WARM_UP),
+                "records lost": records["failed"] + records["dropped"],
+            },
+        )
+
+
+async def _tracing_pairs(
+    url: str, ratio: float, nodes: int, pods: int, pairs: int
+) -> tuple[list[tuple[float, float]], Counter[str]]:
+    """The CPU seconds per pod without and with traces, in pairs of batches; and the records by result."""
+    records: Counter[str] = Counter()
+    exporter = RecordExporter(f"{url}/v1/traces", clock=WallClock())
+    exporter.count = lambda result, number: records.update({result: number})
+    tracers = [AttemptTracer(ratio, exporter.export, random=Random(2))] if ratio else []
+    async with exporter:
+        without, traced = [await _BoundInMemory.start(nodes, also) for also in ((), tracers)]
+        results = [(await without.bind(pods), await traced.bind(pods)) for _ in range(_WARM_UP + pairs)]
+        await without.stop()
+        await traced.stop()
+    return results[_WARM_UP:], records
+
+
+class _BoundInMemory:
+    """A running scheduler with metrics on a cluster in memory, in real time."""
+
+    def __init__(self, cluster: MemoryCluster, running: asyncio.Task[None]) -> None:
+        self._cluster, self._running = cluster, running
+
+    @classmethod
+    async def start(cls, nodes: int, also: Sequence[Observer]) -> Self:
+        """Start a scheduler; ``also`` are its further observers."""
+        cluster, gates = MemoryCluster(), config.FeatureGates()
+        for number in range(nodes):
+            cluster.put(node(number))
+        environment = Environment(
+            cluster, WallClock(), Random(1), Observability(WallClock(), gates, also=also).observer
+        )
+        scheduler = Scheduler(
+            config.default_configuration(gates), registry=in_tree_registry(), environment=environment, gates=gates
+        )
+        running = asyncio.create_task(scheduler.run())
+        await scheduler.started()
+        return cls(cluster, running)
+
+    async def bind(self, pods: int) -> float:
+        """Create pods, wait until they are bound, and delete them; the CPU seconds per pod until they are bound."""
+        cluster, first = self._cluster, len(self._cluster.bindings)
+        created = [pod(first + number) for number in range(pods)]
+        gc.collect()
+        began = process_time()
+        for number, each in enumerate(created):
+            cluster.put(each)
+            if number % 20 == 19:
+                await asyncio.sleep(0)
+        while len(cluster.bindings) < first + pods:
+            if self._running.done():
+                self._running.result()
+            await asyncio.sleep(0.001)
+        seconds = process_time() - began
+        for each in created:
+            cluster.remove(cluster.pod(each.metadata.name))
+        await asyncio.sleep(0.01)
+        return seconds / pods
+
+    async def stop(self) -> None:
+        """Stop the scheduler."""
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+
+
+def _serve_collector(connection: Connection) -> None:
+    """Run a collector that takes traces by OTLP over HTTP and discards them, and send its port."""
+
+    async def export(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response(content_type="application/x-protobuf")
+
+    application = web.Application(client_max_size=2**30)
+    application.router.add_post("/v1/traces", export)
+    asyncio.run(_serve(application, connection))
+
+
 # -- extender ----------------------------------------------------------------------------------------------------------
 
 #: Bytes of padding that make the JSON of a node as large as that of a real one.
@@ -239,7 +354,7 @@ async def extender(nodes: int = 5000, pods: int = 200) -> AsyncIterator[Row]:
     The extender responds immediately and rejects no node, so the protocol is measured: with node names, with full
     nodes, and without an extender. The elapsed time and the CPU time of this process per pod.
     """
-    with _extender_process() as url:
+    with _serving_process(_serve_extender) as url:
         for case, is_cached, count in (("node names", True, pods), ("full nodes", False, max(1, pods // 20))):
             yield case, _per_pod(await _extended(url, nodes, count, is_cached=is_cached), count)
     engine = Engine(nodes)
@@ -279,10 +394,10 @@ async def _extended(url: str, nodes: int, pods: int, *, is_cached: bool) -> Spen
 
 
 @contextmanager
-def _extender_process() -> Iterator[str]:
-    """The URL of an extender that accepts every node."""
+def _serving_process(serve: Callable[[Connection], None]) -> Iterator[str]:
+    """The URL of a server in a process of its own, which sends its port."""
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_serve_extender, args=(theirs,), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,), daemon=True)
     process.start()
     try:
         yield f"http://127.0.0.1:{ours.recv()}"
@@ -291,7 +406,7 @@ def _extender_process() -> Iterator[str]:
 
 
 def _serve_extender(connection: Connection) -> None:
-    """Run the extender, and send its port."""
+    """Run an extender that accepts every node, and send its port."""
 
     async def verb(request: web.Request) -> web.Response:
         body = json.loads(await request.read())
@@ -300,13 +415,15 @@ def _serve_extender(connection: Connection) -> None:
             return web.json_response([{"Host": name, "Score": 5} for name in names])
         return web.json_response({"Nodes": body["Nodes"], "NodeNames": body["NodeNames"]})
 
-    async def serve() -> None:
-        application = web.Application(client_max_size=2**30)
-        application.router.add_post("/{verb}", verb)
-        runner = web.AppRunner(application, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        connection.send(runner.addresses[0][1])
-        await asyncio.get_running_loop().create_future()
+    application = web.Application(client_max_size=2**30)
+    application.router.add_post("/{verb}", verb)
+    asyncio.run(_serve(application, connection))
 
-    asyncio.run(serve())
+
+async def _serve(application: web.Application, connection: Connection) -> None:
+    """Run a server for ever, and send its port."""
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    connection.send(runner.addresses[0][1])
+    await asyncio.get_running_loop().create_future()

@@ -46,7 +46,7 @@ async def apply(objects: list[Object], home: Path) -> list[str]:
         return output.splitlines()
 
 
-@pytest.mark.parametrize("directory", ["base", "replacement", "shadow"])
+@pytest.mark.parametrize("directory", ["base", "replacement", "shadow", "jupyterhub/separate"])
 async def test_all_objects_of_a_kustomization_are_created(directory: str, tmp_path: Path) -> None:
     objects = kustomize(directory)
     assert [line.rpartition(" ")[2] for line in await apply(objects, tmp_path)] == ["created"] * len(objects)

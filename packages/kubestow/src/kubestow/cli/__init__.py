@@ -54,6 +54,7 @@ COMMANDS: dict[str, _Command] = {
     "compare": _Command(None, "Compare two configurations or plugins on the same workload.", _LAB),
     "capacity": _Command(None, "Count how many more pods of a template fit.", _LAB),
     "what-if": _Command(None, "Ask what would happen if nodes were drained, lost or added.", _LAB),
+    "expander": _Command(None, "Serve cluster-autoscaler's gRPC expander, and simulations.", _LAB),
     "tune": _Command(None, "Search plugin weights and arguments that suit a workload.", _LAB),
     "deschedule": _Command("deschedule", "Evict pods by a descheduler policy, or try it offline."),
     "explain": _Command("explain", "Explain why a pod is on its node or on none, and what would help."),

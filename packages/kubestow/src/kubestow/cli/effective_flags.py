@@ -117,6 +117,17 @@ def flight_record_size(flags: Flags) -> int:
     return parse_size(text, "--flight-record-size") if text else DEFAULT_SIZE
 
 
+def otlp_endpoint(flags: Flags) -> str:
+    """The URL of the OpenTelemetry collector, "" for none. Raises InputError, also without OpenTelemetry's packages."""
+    endpoint: str = flags["otlp-endpoint"]
+    if endpoint:
+        # Imported here because most schedulers have no traces.
+        from kubestow.observability.tracing.record_exporter import require_tracing
+
+        require_tracing(endpoint, "--otlp-endpoint")
+    return endpoint
+
+
 def allowed_labels(flags: Flags) -> dict[str, LabelAllowList]:
     """The allowed values of metric labels, by metric and label. Raises InputError."""
     entries = {**_manifest(flags["allow-metric-labels-manifest"]), **flags["allow-metric-labels"]}

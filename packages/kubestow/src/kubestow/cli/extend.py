@@ -91,7 +91,7 @@ def extend(
         click.echo("warning: reachable from other machines: all clients have full access", err=True)
 
     if cache and not emulated_version:
-        server = asyncio.run(_server_version(ClusterConnection(kubeconfig, context, master)))
+        server = asyncio.run(ClusterConnection(kubeconfig, context, master).server_version())
         app = build(Minor.of_server(server))
         reason = f"the version of the API server is {server}"
         click.echo(f"kubernetes: decides as Kubernetes {app.minor}: {reason}", err=True)
@@ -116,18 +116,6 @@ def extend(
     )
     asyncio.run(run_until(running, wait_for_signal()))
     click.echo("stopped")
-
-
-async def _server_version(connection: ClusterConnection) -> str:
-    """Wait for the API server, and ask it for its version. Raises InputError and APIError."""
-    from random import Random
-
-    from kubestow.client.cluster_client import ClusterClient
-    from kubestow.process import WallClock
-
-    credentials = await connection.credentials()
-    async with ClusterClient(credentials, clock=WallClock(), random=Random()) as cluster:
-        return await cluster.wait_for_api_server()
 
 
 def _build(

@@ -64,6 +64,13 @@ def _port(text: str) -> int:
     return port
 
 
+def _fraction(text: str) -> float:
+    fraction = float(text)
+    if not 0 <= fraction <= 1:
+        raise ValueError
+    return fraction
+
+
 def _duration(text: str) -> Duration:
     try:
         return Duration.parse(text)
@@ -118,6 +125,7 @@ BOOL = FlagType("", _last(_bool), lambda value: str(value).lower())
 INT = FlagType("int", _last(_int))
 PORT = FlagType("int", _last(_port))
 FLOAT = FlagType("float", _last(_expecting("a number", float)), lambda value: f"{value:g}")
+FRACTION = FlagType("float", _last(_expecting("a number between 0 and 1", _fraction)), lambda value: f"{value:g}")
 DURATION = FlagType("duration", _last(_duration))
 ADDRESS = FlagType("ip", _last(_expecting("an IP address", lambda text: str(ipaddress.ip_address(text)))))
 STRINGS = FlagType("strings", _strings, _listed)

@@ -87,6 +87,16 @@ class ClusterConnection:
 
         return default_namespace(self.kubeconfig, context=self.context, master=self.master)
 
+    async def server_version(self) -> str:
+        """Wait for the API server, and ask it for its version. Raises InputError and APIError."""
+        from random import Random
+
+        from kubestow.client.cluster_client import ClusterClient
+        from kubestow.process import WallClock
+
+        async with ClusterClient(await self.credentials(), clock=WallClock(), random=Random()) as cluster:
+            return await cluster.wait_for_api_server()
+
 
 CONNECTION_OPTIONS = (
     click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of the cluster. Default: as kubectl."),

@@ -107,6 +107,8 @@ def _scheduler_app(
         pod_max_in_unschedulable_pods=flags["pod-max-in-unschedulable-pods-duration"].seconds,
         flight_record=flags["flight-record"],
         flight_record_size=effective_flags.flight_record_size(flags),
+        otlp_endpoint=effective_flags.otlp_endpoint(flags),
+        trace_sampling=flags["trace-sampling"],
     )
     configuration = effective_flags.configured(app.configuration, flags, app.gates)
     return replace(app, configuration=configuration, options=options)

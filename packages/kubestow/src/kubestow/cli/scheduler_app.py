@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubestow import config, gc_tuning
 from kubestow.client.cluster_client import ClusterClient
@@ -48,9 +48,14 @@ from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.extenders.stages import Extender
 from kubestow.scheduling.interfaces import EventRecord
+from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions
 from kubestow.version import KUBERNETES_VERSION, VERSION
+
+if TYPE_CHECKING:
+    from kubestow.observability.tracing.attempt_tracer import AttemptTracer
+    from kubestow.observability.tracing.record_exporter import RecordExporter
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +73,7 @@ class AppOptions:
     event (semantics 6.7). ``flight_record`` is the folder of the flight record, of at most ``flight_record_size``
     bytes; None for none. ``server_version`` is the version of the API server, such as ``v1.36.2``, for that record, if
     it is known before the scheduler starts.
+    A fraction ``trace_sampling`` of attempts is traced, and exported to ``otlp_endpoint``; "" for no traces.
     """
 
     serving: ServingOptions | None = None
@@ -79,6 +85,8 @@ class AppOptions:
     flight_record: Path | None = None
     flight_record_size: int = DEFAULT_SIZE
     server_version: str = ""
+    otlp_endpoint: str = ""
+    trace_sampling: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,7 @@ class SchedulerApp:
             with suppress(APIError, Unreachable, TimeoutError):
                 async with asyncio.timeout(_SECONDS_BEFORE_SERVING):
                     return await cluster.server_version()
-            await self._start_serving(stack, None, _beating_heartbeat(stack))
+            await self._start_serving(stack, (), _beating_heartbeat(stack))
             asking = asyncio.create_task(cluster.wait_for_api_server())
             _cancel_on_signals(asking)
             try:
@@ -182,7 +190,10 @@ class SchedulerApp:
         async with AsyncExitStack() as stack:
             recorder = self._flight_recorder(stack)
             heartbeat = _beating_heartbeat(stack)
-            observability = await self._start_serving(stack, recorder, heartbeat)
+            exporter, tracer = await self._tracing(stack)
+            observability = await self._start_serving(stack, [recorder, tracer], heartbeat)
+            if exporter is not None:
+                exporter.count = observability.metrics.record_traces
             connection = self.configuration.client_connection
             load = partial(load_credentials, kubeconfig or connection.kubeconfig, context=context, master=master)
             credentials = await load()
@@ -194,6 +205,7 @@ class SchedulerApp:
                     rate_limit=RateLimit(connection.qps, connection.burst),
                     raw_objects=raw_objects if extender_settings else None,
                     on_response=observability.metrics.record_client_request,
+                    tracer=tracer,
                 )
             )
             observability.broken_watches = cluster.broken_watches
@@ -229,8 +241,20 @@ class SchedulerApp:
         stack.callback(lambda: writer.close(recorder.journal.dropped))
         return recorder
 
+    async def _tracing(self, stack: AsyncExitStack) -> tuple[RecordExporter | None, AttemptTracer | None]:
+        """The exporter of traces, which is closed with the stack, and the tracer of attempts; None without traces."""
+        if not self.options.otlp_endpoint or not self.options.trace_sampling:
+            return None, None
+        # Imported here because most schedulers have no traces.
+        from kubestow.observability.tracing.attempt_tracer import AttemptTracer
+        from kubestow.observability.tracing.record_exporter import RecordExporter
+
+        exporter = await stack.enter_async_context(RecordExporter(self.options.otlp_endpoint, clock=WallClock()))
+        # Identifiers have a random source of their own: decisions must not depend on traces.
+        return exporter, AttemptTracer(self.options.trace_sampling, exporter.export, random=Random())
+
     async def _start_serving(
-        self, stack: AsyncExitStack, recorder: FlightRecorder | None, heartbeat: Heartbeat
+        self, stack: AsyncExitStack, observers: Iterable[Observer | None], heartbeat: Heartbeat
     ) -> Observability:
         """Open the secure port before there is a scheduler, so that a starting or standby process is observable."""
         options, clock = self.options, WallClock()
@@ -239,7 +263,7 @@ class SchedulerApp:
             self.gates,
             disabled_metrics=options.disabled_metrics,
             allowed_labels=options.allowed_labels,
-            also=recorder,
+            also=[observer for observer in observers if observer is not None],
         )
         if options.serving is not None:
             # Imported here because `kubestow up` has no secure port, and cryptography would slow its start.

@@ -15,6 +15,7 @@ from kubestow.cli.flag_values import (
     BOOL,
     DURATION,
     FLOAT,
+    FRACTION,
     INT,
     INTS,
     MAP,
@@ -209,8 +210,10 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         Flag("context", STRING, "", "Context of the kubeconfig; default: its current context."),
         Flag("flight-record", PATH, None, "Folder of a flight record for kubestow replay; default: none is kept."),
         Flag("flight-record-size", STRING, "", "Limit of the flight record in bytes; default: 256Mi."),
+        Flag("otlp-endpoint", STRING, "", "URL of an OpenTelemetry collector to export traces to; default: no traces."),
         Flag("plugin", STRINGS, (), "Plugin to register, as module:Class or file.py:Class; can be repeated."),
         Flag("seed", STRING, "", "Seed for the choice between nodes with equal scores; default: random."),
+        Flag("trace-sampling", FRACTION, 0.1, "Fraction of scheduling attempts to trace with --otlp-endpoint."),
     ),
 }
 """The flags by section."""

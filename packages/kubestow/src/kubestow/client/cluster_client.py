@@ -27,6 +27,7 @@ from kubestow.client.rest.transport import (
     UNLIMITED,
     OnResponse,
     RateLimit,
+    RequestTracer,
     TokenBucketRateLimiter,
     Transport,
 )
@@ -53,7 +54,7 @@ class ClusterClient(PodClient):
 
     ``rate_limit`` is that of ``clientConnection``; ``host`` (default: the host name) is part of the
     ``reportingInstance`` of events. ``raw_objects`` caches JSON for extenders, ``on_response`` is called after each
-    request.
+    request, ``tracer`` traces them; events are not part of traces.
     """
 
     def __init__(
@@ -66,11 +67,14 @@ class ClusterClient(PodClient):
         host: str = "",
         raw_objects: RawObjectCache | None = None,
         on_response: OnResponse | None = None,
+        tracer: RequestTracer | None = None,
     ) -> None:
         self._credentials, self._clock, self._random = credentials, clock, random
         self._raw_objects = raw_objects
         limiters = [TokenBucketRateLimiter(rate_limit, clock=clock) if rate_limit.qps > 0 else None for _ in range(2)]
-        super().__init__(Transport(credentials, clock=clock, rate_limiter=limiters[0], on_response=on_response))
+        super().__init__(
+            Transport(credentials, clock=clock, rate_limiter=limiters[0], on_response=on_response, tracer=tracer)
+        )
         self._event_transport = Transport(credentials, clock=clock, rate_limiter=limiters[1], on_response=on_response)
         self.versions = ServedVersions(self._transport)
         self.resource_claims = ResourceClaimClient(self._transport, self.versions)

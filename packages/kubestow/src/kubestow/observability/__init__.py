@@ -8,6 +8,7 @@
     recent_attempts     the observer that keeps the most recent scheduling attempts of each pod, and their preemptions
     pod_states          where a pod is on its way to a node, in words
     logs                log formats: klog text and JSON
+    tracing             the observer that records scheduling attempts as traces, and their export
 
 Nothing here serves HTTP (see :mod:`kubestow.serving`) or influences decisions.
 """

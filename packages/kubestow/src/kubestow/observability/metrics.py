@@ -180,6 +180,12 @@ class SchedulerMetrics(MetricSet):
             "Number of Kubernetes events that were not written because too many were waiting to be written.",
             MetricDefinition(),
         )
+        self.traced_attempts = self.counter(
+            "kubestow_traced_attempts_total",
+            "Number of records of traced attempts by result: exported, failed if the collector did not accept their"
+            " spans, dropped if too many were waiting to be exported.",
+            MetricDefinition(labels=("result",)),
+        )
 
         self.add(
             ReadCounter(
@@ -193,6 +199,10 @@ class SchedulerMetrics(MetricSet):
         """Count a request to an API server; ``code`` is the status, or ``<error>`` without a response."""
         self.client_requests.labels(code, host, method).value += 1
         self.client_duration.labels(host, method).observe(seconds)
+
+    def record_traces(self, result: str, records: int) -> None:
+        """Count records of traced attempts: ``exported``, ``failed`` or ``dropped``."""
+        self.traced_attempts.labels(result).value += records
 
     def record_dropped_event(self) -> None:
         """Count a Kubernetes event that is lost."""

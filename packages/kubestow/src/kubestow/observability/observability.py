@@ -32,7 +32,8 @@ _log = logging.getLogger(__name__)
 
 
 class CompositeObserver(Observer):
-    """Calls all ``observers`` in order. The plugins of a profile have one observer: the first that is not None.
+    """Calls all ``observers`` in order. The plugins of a profile have one observer: the first that is not None, as the
+    other observers wrap it.
 
     A method that one observer implements is that observer's. A method that none implements stays the no-op of the base
     class, so an event costs one call per interested observer.
@@ -40,7 +41,8 @@ class CompositeObserver(Observer):
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
-        for name in (name for name in vars(Observer) if not name.startswith("_") and name != "plugin_observer"):
+        methods = {name for name in vars(Observer) if not name.startswith("_")}
+        for name in methods - {"plugin_observer", "wrap_plugin_observer"}:
             implementations = [
                 getattr(observer, name)
                 for observer in observers
@@ -51,7 +53,11 @@ class CompositeObserver(Observer):
 
     def plugin_observer(self, scheduler_name: str) -> PluginObserver | None:
         plugin_observers = (observer.plugin_observer(scheduler_name) for observer in self._observers)
-        return next((observer for observer in plugin_observers if observer is not None), None)
+        found = next((observer for observer in plugin_observers if observer is not None), None)
+        if found is not None:
+            for observer in self._observers:
+                found = observer.wrap_plugin_observer(found)
+        return found
 
 
 def _call_all(implementations: Sequence[Callable[..., None]]) -> Callable[..., None]:
@@ -99,7 +105,7 @@ class LoggingObserver(Observer):
 
 
 class Observability:
-    """The observers of one scheduler; ``also`` is an additional one."""
+    """The observers of one scheduler; ``also`` are additional ones."""
 
     def __init__(
         self,
@@ -108,7 +114,7 @@ class Observability:
         *,
         disabled_metrics: Collection[str] = (),
         allowed_labels: Mapping[str, LabelAllowList] | None = None,
-        also: Observer | None = None,
+        also: Sequence[Observer] = (),
     ) -> None:
         self.metrics = SchedulerMetrics(disabled=disabled_metrics, allowed=allowed_labels, minor=gates.minor)
         self.attempts = RecentAttempts(clock)
@@ -120,9 +126,8 @@ class Observability:
         self.broken_watches: Callable[[], Mapping[str, float]] = dict
         #: Whether the process is shutting down gracefully.
         self.is_shutting_down: Callable[[], bool] = lambda: False
-        additional = [also] if also else []
         self.observer = CompositeObserver(
-            metrics_recorder(self.metrics), self.attempts, self.preemptions, LoggingObserver(), *additional
+            metrics_recorder(self.metrics), self.attempts, self.preemptions, LoggingObserver(), *also
         )
         self._pod_resources = PodResourceCollector()
         add_state_gauges(

@@ -41,7 +41,17 @@ class Observer:
         """The observer of the plugins of a profile; None for none."""
         return None
 
+    def wrap_plugin_observer(self, observer: PluginObserver) -> PluginObserver:
+        """The observer of the plugins of a profile that does what another one does, and more; that one for no more."""
+        return observer
+
     # -- one attempt to schedule a pod, in the order in which things happen --------------------------------------------
+
+    def attempt_started(self, queued: QueuedPod) -> None:
+        """A pod was popped. The members of a gang are popped together; no decision has been made yet."""
+
+    def decision_started(self, info: PodInfo) -> None:
+        """A decision about a pod begins, in the task that also calls the plugins up to Permit."""
 
     def decision_made(self, decision: Decision, seconds: float) -> None:
         """A decision about a pod was made, PostFilter included.
@@ -49,6 +59,9 @@ class Observer:
         A gang's pod may be decided about more than once in one cycle. Decisions in a simulated cluster, by which the
         victims of a gang are found, are not reported.
         """
+
+    def binding_started(self, info: PodInfo) -> None:
+        """The binding cycle of a pod begins, in its own task."""
 
     def permit_wait_ended(self, info: PodInfo, code: Code, seconds: float) -> None:
         """A pod's wait on Permit ended."""

@@ -235,6 +235,7 @@ def test_metrics_that_kubernetes_defines_are_of_the_type_that_it_says() -> None:
         "kubernetes_build_info",
         "kubestow_event_handler_failures_total",
         "kubestow_events_dropped_total",
+        "kubestow_traced_attempts_total",
         "kubestow_log_lines_dropped_total",
         "kubestow_slow_attempts_total",
         "kubestow_undecodable_objects",

@@ -18,7 +18,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -44,6 +44,25 @@ USER_AGENT = f"kubestow/{VERSION}"
 #: until the end of the response, or of its head for a stream.
 OnResponse = Callable[[str, str, str, float], None]
 
+
+class TracedRequest(Protocol):
+    """A request that is part of a trace."""
+
+    @property
+    def traceparent(self) -> str:
+        """The value of its header ``traceparent``."""
+
+    def ended(self, code: str) -> None:
+        """The request ended, with what :data:`OnResponse` gets as status."""
+
+
+class RequestTracer(Protocol):
+    """Traces requests."""
+
+    def request_started(self, method: str, server: str, path: str) -> TracedRequest | None:
+        """A request to a server is about to be sent by the running task; None if it is not part of a trace."""
+
+
 _RETRIES = 10
 #: The longest Retry-After, in seconds, that is respected: a load balancer may send a longer one than the outage lasts.
 _MAX_RETRY_AFTER = 60.0
@@ -60,7 +79,7 @@ class Transport:
     """Connections to one API server. Use as ``async with``; requests may run concurrently.
 
     ``timeout`` is the limit in seconds for getting a connection, and again for the response; ``on_response`` is called
-    after each request, for metrics.
+    after each request, for metrics; ``tracer`` joins requests to the traces of what they are made for.
     """
 
     def __init__(
@@ -72,8 +91,10 @@ class Transport:
         user_agent: str = USER_AGENT,
         timeout: float = REQUEST_TIMEOUT,
         on_response: OnResponse | None = None,
+        tracer: RequestTracer | None = None,
     ) -> None:
         self._credentials, self._clock, self._rate_limiter = credentials, clock, rate_limiter
+        self._tracer = tracer
         self._user_agent, self._timeout, self._on_response = user_agent, timeout, on_response
         self._authority = urlsplit(credentials.server).netloc.rpartition("@")[2]
         self._base_path = urlsplit(credentials.server).path
@@ -187,7 +208,8 @@ class Transport:
         Raises Unreachable.
         """
         self._use_current_credentials()
-        request = self._encode(method, path, body, content_type)
+        traced = None if self._tracer is None else self._tracer.request_started(method, self._authority, path)
+        request = self._encode(method, path, body, content_type, "" if traced is None else traced.traceparent)
         started, code = self._clock.monotonic(), "<error>"
         try:
             connection, response = await self._exchange(method, request, streams=streams)
@@ -197,6 +219,8 @@ class Transport:
         finally:
             if self._on_response is not None:
                 self._on_response(method, self._authority, code, self._clock.monotonic() - started)
+            if traced is not None:
+                traced.ended(code)
         return connection, response
 
     async def _exchange(self, method: str, request: bytes, *, streams: bool) -> tuple[ServerConnection, ServerResponse]:
@@ -254,11 +278,13 @@ class Transport:
             self._headers_from = self._credentials.headers
             self._pool.retire()
 
-    def _encode(self, method: str, path: str, body: bytes | None, content_type: str) -> bytes:
+    def _encode(self, method: str, path: str, body: bytes | None, content_type: str, traceparent: str) -> bytes:
         """The request as it is sent. No character of the path can end the request line."""
         if _TARGET.fullmatch(path) is None:
             path = quote(path, safe=_RESERVED)
         head = f"{method} {self._pool.target_prefix}{self._base_path}{path} HTTP/1.1\r\n{self._headers}"
+        if traceparent:
+            head = f"{head}traceparent: {traceparent}\r\n"
         if body is None:
             return f"{head}\r\n".encode()
         head = f"{head}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"

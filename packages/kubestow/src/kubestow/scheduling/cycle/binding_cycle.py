@@ -71,6 +71,7 @@ class BindingCycles(Generic[C]):
 
     async def _run(self, context: C) -> Status:
         """One binding cycle, and its status; no failure is lost."""
+        self._observer.binding_started(context.info)
         try:
             status = await self._run_steps(context)
         except Exception as error:

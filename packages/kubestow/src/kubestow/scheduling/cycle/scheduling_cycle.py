@@ -73,6 +73,7 @@ class SchedulingCycle:
 
     async def decide(self, info: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide about a pod, and report the decision to the observer. An unexpected failure costs one attempt."""
+        self._observer.decision_started(info)
         began = self._duration_clock()
         try:
             decision = await self._pipeline.decide(info, scope)

@@ -68,7 +68,8 @@ class SchedulingQueue:
         max_unschedulable_seconds: float = 300.0,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self._profiles, self._hints, self._clock = profiles, hints, environment.clock
+        self._profiles, self._hints = profiles, hints
+        self._clock, self._observer = environment.clock, environment.observer
         gates = gates or FeatureGates()
         minor, pops_from_backoff = gates.minor, gates.enabled("SchedulerPopFromBackoffQ")
         self._requeues_for_freed_nominations = minor.has(Behaviour.FREED_NOMINATIONS_REQUEUE)
@@ -233,6 +234,7 @@ class SchedulingQueue:
         queued.attempt_began = now
         self.in_flight.add(uid)
         self._attempted.append(queued)
+        self._observer.attempt_started(queued)
         return queued
 
     def charge(self, seconds: float, now: float) -> float:
