@@ -6,7 +6,7 @@ The protocol is gRPC, or HTTP with protobuf if OTEL_EXPORTER_OTLP_TRACES_PROTOCO
 so, or else if the endpoint has the port 4318 or a path. OpenTelemetry's exporters read the other OTEL_EXPORTER_OTLP_*
 variables themselves, its resource OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES. One batch is exported at a time, with
 the retries of the exporter; meanwhile nothing is read, so what does not fit into the pipe waits in the scheduler's
-bounded queue. The process ends with its input.
+bounded queue. The process gives way to others for the CPU, first of all to the scheduler. It ends with its input.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from kubestow.version import VERSION
 
 _HTTP_PORT = 4318
 _TRACES_PATH = "/v1/traces"
+_NICENESS = 10
 _SCOPE = InstrumentationScope("kubestow", VERSION)
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
@@ -114,4 +115,5 @@ def _resource_variables() -> set[str]:
 if __name__ == "__main__":
     # A Ctrl-C in the terminal is for the scheduler, whose last spans are exported then.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
     export_batches(new_exporter(sys.argv[1] if len(sys.argv) > 1 else ""), sys.stdin.buffer, sys.stdout.buffer)

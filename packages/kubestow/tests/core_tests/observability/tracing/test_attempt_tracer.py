@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from itertools import count
 from random import Random
 
@@ -13,6 +14,7 @@ from kubestow import config
 from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import PreBindPlugin
+from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.status import Status
 from kubestow.observability.observability import Observability
 from kubestow.observability.tracing.attempt_record import (
@@ -213,3 +215,23 @@ def test_attempts_that_never_end_do_not_accumulate() -> None:
         traces.tracer.attempt_started(queued(number))
     traces.tracer.decision_started(first.info)
     assert traces.tracer.request_started("GET", "server", "/") is None
+
+
+def test_the_other_observer_of_plugins_hears_of_everything() -> None:
+    tracer, heard = AttemptTracer(1.0, lambda take: None, random=Random(1)), list[str]()
+    methods = [name for name, value in vars(PluginObserver).items() if callable(value)]
+    other = PluginObserver()
+    for name in methods:
+        setattr(other, name, lambda *arguments, name=name, **named: heard.append(name))
+    wrapped = tracer.wrap_plugin_observer(other)
+
+    for name in methods:
+        arguments = [None] * len(
+            [each for each in signature(getattr(PluginObserver, name)).parameters if each != "self"]
+        )
+        if name == "gang_attempt_ended":
+            wrapped.gang_attempt_ended("scheduled", 0.0, deciding=None)
+        else:
+            getattr(wrapped, name)(*arguments)
+
+    assert heard == methods
