@@ -136,7 +136,7 @@ class Cluster:
         return len(self._placed_pods.by_uid)
 
     def assumed(self) -> Iterator[PlacedPod]:
-        """The assumed pods, in no particular order."""
+        """The assumed pods, in the order in which they were placed."""
         return (placed_pod for placed_pod in self._placed_pods.by_uid.values() if placed_pod.assumed)
 
     def listen_to_placements(self, listener: PlacementListener) -> None:

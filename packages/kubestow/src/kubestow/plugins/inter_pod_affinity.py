@@ -377,7 +377,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         problems = pod.shape.affinity_terms.problems
         if problems:
             return Status.unresolvable(f"parsing pod: {aggregate(problems)}")
-        affinity = self._state(pod)
+        affinity = self.state_of(pod)
         if affinity.skips_filter:
             return Status.skip()
         state.put(affinity)
@@ -395,7 +395,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return Status.skip()
         if problems:
             return Status.error(f"failed to parse pod: {aggregate(problems)}")
-        affinity = self._state(pod)
+        affinity = self.state_of(pod)
         if affinity.skips_score:
             return Status.skip()
         state.put(affinity)
@@ -415,7 +415,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         scaled *= MAX_SCORE
         return scaled.astype(np.int64)
 
-    def _state(self, pod: PodInfo) -> InterPodAffinityState:
+    def state_of(self, pod: PodInfo) -> InterPodAffinityState:
         """The state for a pod, rebuilt if namespaces or the existing terms that can match it have changed."""
         shape, cluster, carried = pod.shape, self._cluster, self._cluster.carried_terms
         checked_at = (cluster.namespaces_version, carried.version)

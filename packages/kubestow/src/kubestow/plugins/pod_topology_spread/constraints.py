@@ -54,6 +54,10 @@ class SpreadConstraint:
         """Whether the selector matches a pod's labels."""
         return self.selector.matches(labels)
 
+    def counts(self, shape: Shape, namespace: str) -> bool:
+        """Whether a pod of a shape counts for pods of a namespace, once it is placed; see :meth:`matching_pods`."""
+        return shape.namespace == namespace and not self.selector.is_empty and self.matches(shape.labels)
+
     def matching_pods(self, cluster: Cluster, namespace: str) -> PodCounter:
         """The existing pods of a namespace that the constraint counts, per node.
 

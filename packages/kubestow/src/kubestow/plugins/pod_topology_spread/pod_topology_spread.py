@@ -11,7 +11,7 @@ follows from it, and is reused as long as the same nodes are feasible and no nod
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -197,6 +197,11 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     # -- constraints -----------------------------------------------------------------------------------------------
 
+    def hard_constraints(self, shape: Shape) -> HardConstraints | None:
+        """The hard constraints of pods of a shape, None without any or if one is invalid."""
+        hard = self._constraints_of(shape).hard
+        return hard if isinstance(hard, HardConstraints) else None
+
     def _constraints_of(self, shape: Shape) -> _ShapeConstraints:
         version = self._version(shape)
         latest, constraints = self._latest
@@ -379,12 +384,19 @@ class HardConstraints:
         """0 or the result of the first constraint that fails, for each row of ``nodes``, int32."""
         if self._missing_keys.are_missing:
             return np.full(len(nodes), MISSING_TOPOLOGY_KEY, np.int32)
-        if self._counted is None:
-            self._counted = self._count()
-        first, *others = (constraint.verdict_keys(nodes) for constraint in self._counted)
+        first, *others = (constraint.verdict_keys(nodes) for constraint in self._counted_constraints())
         for keys in others:
             first = np.where(first, first, keys)
         return first
+
+    def counts(self) -> Iterator[tuple[SpreadConstraint, DomainSums | SharedSums]]:
+        """Each constraint with the pods that it counts; a SharedSums where it shares them with others."""
+        return ((each.constraint, each.counts) for each in self._counted_constraints())
+
+    def _counted_constraints(self) -> list[_HardConstraint]:
+        if self._counted is None:
+            self._counted = self._count()
+        return self._counted
 
     def _count(self) -> list[_HardConstraint]:
         cluster, shape, constraints = self._cluster, self._shape, self.constraints
@@ -401,33 +413,33 @@ class HardConstraints:
 
 class _HardConstraint:
     def __init__(self, constraint: SpreadConstraint, shape: Shape, counts: DomainSums | SharedSums) -> None:
-        self._constraint = constraint
+        self.constraint = constraint
         self._namespace = shape.namespace
         self._self_match = int(constraint.matches(shape.labels))
-        self._counts = counts
+        self.counts = counts
 
     def verdict_keys(self, nodes: Nodes) -> NDArray[np.int32]:
         if isinstance(nodes, HypotheticalNodes):
             return self._simulated(nodes)
-        counts = self._counts.by_domain
-        minimum = 0 if self._has_too_few_domains else self._counts.minimum()
-        limit = self._constraint.max_skew - self._self_match + minimum
+        counts = self.counts.by_domain
+        minimum = 0 if self._has_too_few_domains else self.counts.minimum()
+        limit = self.constraint.max_skew - self._self_match + minimum
         keys = (counts > limit).view(np.int8).astype(np.int32)
         keys[MISSING] = MISSING_TOPOLOGY_KEY
-        return keys.take(nodes.label(self._constraint.topology_key))
+        return keys.take(nodes.label(self.constraint.topology_key))
 
     def _simulated(self, nodes: HypotheticalNodes) -> NDArray[np.int32]:
         """Each hypothetical row changes the count of its own domain, and so has its own minimum over all domains."""
-        by_domain, domains = self._counts.by_domain, nodes.label(self._constraint.topology_key)
-        included = self._counts.eligible[nodes.rows]
+        by_domain, domains = self.counts.by_domain, nodes.label(self.constraint.topology_key)
+        included = self.counts.eligible[nodes.rows]
         counts = by_domain[domains] + self._changes(nodes)
         if self._has_too_few_domains:
             minimum = np.zeros(len(nodes), np.int64)
         else:
-            critical_domain, smallest, second_smallest = self._counts.critical_paths()
+            critical_domain, smallest, second_smallest = self.counts.critical_paths()
             of_other_domains = np.where(domains == critical_domain, second_smallest, smallest)
             minimum = np.where(included, np.minimum(of_other_domains, counts), smallest)
-        keys = (counts + self._self_match - minimum > self._constraint.max_skew).astype(np.int32)
+        keys = (counts + self._self_match - minimum > self.constraint.max_skew).astype(np.int32)
         keys[domains == MISSING] = MISSING_TOPOLOGY_KEY
         return keys
 
@@ -436,15 +448,15 @@ class _HardConstraint:
 
         QUIRK: unlike the counts, the changes include terminating pods and, for an empty selector, all pods.
         """
-        return np.where(self._counts.eligible[nodes.rows], nodes.sum_of_changes(self.matches), 0)
+        return np.where(self.counts.eligible[nodes.rows], nodes.sum_of_changes(self.matches), 0)
 
     @property
     def _has_too_few_domains(self) -> bool:
-        return len(self._counts.present) < max(1, self._constraint.min_domains)
+        return len(self.counts.present) < max(1, self.constraint.min_domains)
 
     def matches(self, shape: Shape) -> bool:
         """Whether the constraint selects pods of a shape."""
-        return shape.namespace == self._namespace and self._constraint.matches(shape.labels)
+        return shape.namespace == self._namespace and self.constraint.matches(shape.labels)
 
 
 class _SharingHardConstraint(_HardConstraint):
