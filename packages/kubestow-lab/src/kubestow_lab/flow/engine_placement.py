@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
@@ -70,16 +71,20 @@ class EnginePlacement:
                 state = profile.evaluations.of(pod).state()
                 profile.runtime.run_unreserve_plugins(state, pod, node_name)
 
-    def place_anywhere(self, pod: PodInfo) -> bool:
-        """Place a pod on the node with the highest total, the first of these by name. Raises PluginError."""
+    def place_anywhere(self, pod: PodInfo, within: NDArray[np.bool_] | None = None) -> str:
+        """Place a pod on the node with the highest total, the first of these by name; "" if it fits on none.
+
+        ``within`` (bool per node) are the only nodes to choose from. Raises PluginError.
+        """
         cluster, profile = self._cluster, self._profiles[pod.spec.scheduler_name]
         evaluation = profile.evaluations.of(pod)
-        found = evaluation.find_feasible(pod)
+        found = evaluation.find_feasible(pod, within)
         if found.error is not None or not found.count:
-            return False
+            return ""
         totals = evaluation.compute_totals(pod, found.rows)
         names = Nodes(cluster.nodes, found.rows).names
-        return self.place(pod, min(names[position] for position in np.flatnonzero(totals == totals.max())))
+        node_name = min(names[position] for position in np.flatnonzero(totals == totals.max()))
+        return node_name if self.place(pod, node_name) else ""
 
     def _place_group(self, group: Sequence[Assignment]) -> list[Assignment]:
         wanted = Counter(node_name for _, node_name in group)

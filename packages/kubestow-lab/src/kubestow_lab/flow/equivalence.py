@@ -6,7 +6,7 @@ Groups that the problem cannot tell apart become one class.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,8 +160,11 @@ def formulate(
     return Formulation(problem, [members for *_, members in rows], frozenset(interacting))
 
 
-def passes_without_pods(found: Feasibility) -> Mask:
-    """The nodes that pass the filters that no pod on any node influences, bool; none if PreFilter rejects the pod."""
+def passes_without_pods(found: Feasibility, *, lasting: Collection[str] = ()) -> Mask:
+    """The nodes that pass the filters that no pod on any node influences, bool; none if PreFilter rejects the pod.
+
+    ``lasting`` are further filters to respect, whose rejections stay when more pods are placed.
+    """
     candidates = None if found.tried_nominated_node_only else found.candidates
     if candidates is None:
         return np.zeros(len(found.passing), np.bool_)
@@ -172,7 +175,7 @@ def passes_without_pods(found: Feasibility) -> Mask:
     }
     mask = candidates.copy()
     for result in found.filter_results():
-        if result.plugin in static:
+        if result.plugin in static or result.plugin in lasting:
             mask &= ~result.rejects
     return mask
 
