@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,10 +11,14 @@ import click
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
 from kubestow.cli.output import OUTPUTS, OutputForms, emit, print_result, with_versions
 from kubestow.cli.pod_names import PodName, pod_argument
+from kubestow.errors import InputError
 
 if TYPE_CHECKING:
     from kubestow.engine.explanation.explanation import Explanation
     from kubestow.engine.explanation.node_tables import NodeComparison
+
+#: Other distributions register here what they explain, by the type of the object.
+_EXPLANATIONS = "kubestow.explanations"
 
 
 @click.command()
@@ -46,10 +51,16 @@ def explain(
     Every node and every plugin: verdict, reason, raw, normalized and weighted score. For a pod that fits nowhere, the
     least changes with which it would, each verified. A bound pod is evaluated as if it was not there. The cluster is a
     dump, or the live one of a kubeconfig.
+
+    With podgroup/NAME: a placement for all pods of a group, or the proof that there is none and what is missing.
     """
     from kubestow.engine.explanation.explain import explain as explained
 
     pod = pod.within(source)
+    if pod.is_group:
+        if node or versus or any(form == "html" for form, _ in outputs):
+            raise click.UsageError("--node, --versus and html are for pods, not for pod groups")
+        return _explain_group(str(pod), source, scheduler, outputs)
     cluster = source.read(scheduler)
     options = scheduler.read(cluster)
     found = explained(cluster, str(pod), options, target=node, counterfactuals=counterfactuals)
@@ -75,6 +86,24 @@ def explain(
         else:
             compared = functools.partial(_with_comparison, found, comparison)
             print_result(with_versions(compared, options.gates.minor, cluster.server_version), comparison, form, target)
+    return 0
+
+
+def _explain_group(
+    name: str, source: ClusterInput, scheduler: SchedulerInput, outputs: tuple[tuple[str, str], ...]
+) -> int:
+    """Explain a pod group, which the laboratory can. Raises InputError without it, and as it does."""
+    found = entry_points(group=_EXPLANATIONS, name="podgroup")
+    if not found:
+        raise InputError(f"podgroup {name}", "to explain pod groups, install kubestow-lab[flow]")
+    cluster = source.read(scheduler)
+    options = scheduler.read(cluster)
+    explained = found["podgroup"].load()(cluster, name, options)
+    for remark in explained.remarks:
+        click.echo(f"remark: {remark}", err=True)
+    document = with_versions(explained.document, options.gates.minor, cluster.server_version)
+    for form, target in outputs:
+        print_result(document, explained, form, target)
     return 0
 
 

@@ -19,13 +19,14 @@ from kubestow.errors import KubestowError
 
 #: How kubectl prints and takes the type of a pod before its name.
 _POD_TYPES = ("pod/", "pods/", "po/")
+_GROUP_TYPES = ("podgroup/", "podgroups/")
 #: Seconds for a connection, and again for the response; and how many names are read.
 _TIMEOUT, _MOST_NAMES = 3.0, 500
 
 
 @dataclass(frozen=True, slots=True)
 class PodName:
-    """A pod as it was given."""
+    """A pod as it was given, or a pod group where a command takes one."""
 
     name: str
     namespace: str
@@ -39,8 +40,13 @@ class PodName:
         return namespace or self.namespace or DEFAULT_NAMESPACE, name
 
     @property
+    def is_group(self) -> bool:
+        """Whether it is the name of a pod group, such as ``podgroup/train``."""
+        return self.name.startswith(_GROUP_TYPES)
+
+    @property
     def _untyped(self) -> str:
-        prefix = next((prefix for prefix in _POD_TYPES if self.name.startswith(prefix)), "")
+        prefix = next((prefix for prefix in (*_POD_TYPES, *_GROUP_TYPES) if self.name.startswith(prefix)), "")
         return self.name.removeprefix(prefix)
 
     def within(self, source: ClusterConnection) -> PodName:
