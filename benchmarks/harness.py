@@ -43,7 +43,7 @@ _SCENARIOS = {
     "end_to_end": ("end-to-end", "shared-claim", "failover", "startup"),
     "dashboard": ("dashboard",),
     "devcluster": ("apiserver", "controllers", "up"),
-    "offline": ("explain", "flow", "deschedule", "fgd"),
+    "offline": ("explain", "gangs", "flow", "deschedule", "fgd"),
 }
 
 

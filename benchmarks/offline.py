@@ -1,16 +1,17 @@
-"""What runs offline, from decoded objects: explanations, min-cost flow, descheduling, and GPU placement on a trace."""
+"""What runs offline, from decoded objects: explanations, gangs, flow, descheduling, and GPU placement on a trace."""
 
 from __future__ import annotations
 
 import csv
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import mean, stdev
+from time import process_time
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +22,7 @@ from benchmarks.measurement import measured, median_cpu
 from kubestow import config, gc_tuning
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
+from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.descheduling import snapshot as descheduling
@@ -37,6 +39,7 @@ from kubestow.framework.profile import build_profile
 from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.testing import builders
+from kubestow_lab.gangs.gang_search import GangSearch
 
 # -- explain -----------------------------------------------------------------------------------------------------------
 
@@ -103,6 +106,87 @@ def _nodes(count: int, fields: Any) -> Iterator[Any]:
             unschedulable=number % 97 == 0,
             **fields(),
         )
+
+
+# -- gangs -------------------------------------------------------------------------------------------------------------
+
+_GPU = "nvidia.com/gpu"
+_GANG_GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+_T = {"matchLabels": {"app": "t"}}
+_APART = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": HOSTNAME, "labelSelector": _T}]
+    }
+}
+_SPREAD = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": _T}
+
+
+def gangs(nodes: int = 5000, pods: int = 1000) -> Rows:
+    """What it takes to place a gang, or to prove that there is no placement: CPU time of the search.
+
+    Pods take the eight GPUs of a node unless the case says otherwise. Needs OR-Tools.
+    """
+    whole, some = partial(_gpu_nodes, nodes), range(pods)
+    mixed = [(f"l{number}", 3, {}) for number in range(151)] + [(f"s{number}", 2, {}) for number in range(100)]
+    apart = {"labels": {"app": "t"}, "affinity": _APART}
+    spread = {"labels": {"app": "t"}, "spread": [_SPREAD]}
+    cases: dict[str, tuple[list[Any], list[tuple[str, int, dict[str, Any]]], str]] = {
+        "fits": (whole(lambda number: 8), [(f"w{number}", 8, {}) for number in some], ""),
+        "one in ten too many": (
+            whole(lambda number: 8 if number < pods * 9 // 10 else 4),
+            [(f"w{number}", 8, {}) for number in some],
+            "",
+        ),
+        "apart": (whole(lambda number: 8 if number < pods else 0), [(f"w{n}", 8, apart) for n in range(pods + 1)], ""),
+        "a rack of 16 for 17": (whole(lambda number: 8), [(f"w{number}", 8, {}) for number in range(17)], "rack"),
+        "two roles in 200 nodes of 4": (whole(lambda number: 4 if number < 200 else 0), mixed, ""),
+        "a zone without GPUs": (
+            whole(lambda number: 8 if number % 3 else 0),
+            [(f"w{number}", 8, spread) for number in range(300)],
+            "",
+        ),
+    }
+    for case, (machines, roles, topology) in cases.items():
+        yield case, _searched(machines, roles, topology)
+
+
+def _gpu_nodes(count: int, gpus: Callable[[int], int]) -> list[Any]:
+    return [
+        builders.node(
+            f"node-{number:05}",
+            cpu="64",
+            memory="512Gi",
+            labels={"rack": f"rack-{number // 16}", ZONE: f"zone-{number % 3}"},
+            allocatable={_GPU: str(gpus(number))},
+        )
+        for number in range(count)
+    ]
+
+
+def _searched(nodes: list[Any], roles: list[tuple[str, int, dict[str, Any]]], topology: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": len(roles)}}}
+    if topology:
+        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    group = convert(PodGroup, {"metadata": {"name": "train", "namespace": "default", "uid": "train"}, "spec": spec})
+    member = {"schedulingGroup": {"podGroupName": "train"}}
+    pods = [
+        builders.pod(name, requests={"cpu": "1", _GPU: str(gpus)}, spec=member, **fields)
+        for name, gpus, fields in roles
+    ]
+    cluster = ClusterObjects(nodes=nodes, pods=pods, objects=[group])
+    scheduler = OfflineScheduler(cluster, SchedulerOptions(gates=config.FeatureGates(_GANG_GATES)))
+    [profile] = scheduler.profiles.values()
+    gang = profile.gangs.gang_of(scheduler.cache.shapes.info(pods[0]))
+    assert gang is not None
+    began = process_time()
+    answer = GangSearch(scheduler.cache, profile).find(gang)
+    seconds = process_time() - began
+    found = answer.found_by or ("undecided" if answer.undecided else "no placement")
+    figures: dict[str, Any] = {"s of CPU": seconds, "pods needed": answer.needed, "": found}
+    if answer.is_impossible:
+        figures["most pods"] = max(each.most for each in answer.certificates)
+        figures["certificates"] = len(answer.certificates)
+    return figures
 
 
 # -- flow --------------------------------------------------------------------------------------------------------------
