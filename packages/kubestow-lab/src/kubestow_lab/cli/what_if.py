@@ -1,4 +1,4 @@
-"""``kubestow what-if``: what happens to pods if nodes are drained or lost, and how many nodes to add until all fit.
+"""``kubestow what-if``: pods of nodes that are drained or lost, nodes to add until all fit, moves that make room.
 
 Nothing is changed: the cluster is a dump, or a live one that is only read.
 """
@@ -141,6 +141,32 @@ def add_nodes(
         found = nodes_needed(cluster, arrivals, shapes, options, progress=progress)
     print_result(with_versions(found.document, options.gates.minor, cluster.server_version), found, output)
     return int(bool(found.never or arrivals.refused))
+
+
+@what_if.command()
+@_common_options
+@click.option("--for", "gang", required=True, metavar="FILE", help="Manifests of the gang that is to fit.")
+@click.option("--max-moves", default=20, show_default=True, type=click.IntRange(min=1), help="The most evictions.")
+def defragment(
+    source: ClusterInput, scheduler: SchedulerInput, gang: str, max_moves: int, strict: bool, output: str
+) -> int:
+    """Say which pods to evict, in which order, so that a gang fits.
+
+    Pods that a controller replaces may move, as their disruption budgets allow; each step is decided by the scheduler's
+    plugins. The exit status is 1 if there is no plan. Needs kubestow-lab[flow].
+    """
+    from kubestow_lab.simulation.arrivals import Arrivals
+    from kubestow_lab.what_if.defragmentation import plan_defragmentation
+
+    cluster = source.read(scheduler, strict=strict)
+    arrivals = Arrivals.load(gang, cluster=cluster, strict=strict)
+    if arrivals.summary.problems:
+        print_input("gang", arrivals.summary)
+    print_remarks(arrivals.remarks)
+    options = scheduler.read(cluster)
+    plan = plan_defragmentation(cluster, arrivals, options, max_moves=max_moves)
+    print_result(with_versions(plan.document, options.gates.minor, cluster.server_version), plan, output)
+    return int(not plan.exists)
 
 
 def _report(

@@ -54,13 +54,15 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """An answer; ``placed`` (int64, kinds by nodes) if there is a placement, the most pods that any places, and the
-    deterministic time spent.
+    """An answer; ``placed`` (int64, kinds by nodes) if there is a placement, a ``bound`` for the objective of all, and
+    the deterministic time spent.
+
+    The bound is the most pods that a placement has, or the fewest that it moves.
     """
 
     answer: Answer
     placed: Amounts | None
-    most: int
+    bound: int
     seconds: float
 
 
@@ -112,6 +114,8 @@ class GangModel:
         #: The variables by kind and cell, and those of the patterns of a cell.
         self._placed: list[dict[int, Any]] = [{} for _ in problem.kinds]
         self._patterns: dict[int, list[Any]] = {}
+        #: The number of pods that leave their nodes, if that is to be small.
+        self._moved: Any = None
         for number, cell in enumerate(self._cells):
             for kind, most in cell.capacity.items():
                 self._placed[kind][number] = self._model.new_int_var(0, most * len(cell.nodes), "")
@@ -235,7 +239,10 @@ class GangModel:
 
     def solve(self, limit: float) -> Solution:
         """A placement that satisfies all constraints, with as many pods as it finds within the limit."""
-        self._model.maximize(self._total(range(len(self._placed))))
+        if self._moved is None:
+            self._model.maximize(self._total(range(len(self._placed))))
+        else:
+            self._model.minimize(self._moved)
         solver = self._cp.CpSolver()
         solver.parameters.max_deterministic_time = max(limit, 0.01)
         solver.parameters.random_seed = self._seed
@@ -245,11 +252,14 @@ class GangModel:
         if status == self._cp.INFEASIBLE:
             return Solution(Answer.IMPOSSIBLE, None, 0, seconds)
         if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
-            return Solution(Answer.OUT_OF_TIME, None, sum(len(kind.pods) for kind in self._problem.kinds), seconds)
+            pods = sum(len(kind.pods) for kind in self._problem.kinds) if self._moved is None else 0
+            return Solution(Answer.OUT_OF_TIME, None, pods, seconds)
         placed = np.zeros((len(self._placed), len(self._problem.nodes)), np.int64)
         for number, cell in enumerate(self._cells):
             self._put(placed, cell, number, solver)
-        return Solution(Answer.PLACED, placed, int(np.floor(solver.best_objective_bound + 1e-6)), seconds)
+        bound = solver.best_objective_bound
+        rounded = math.floor(bound + 1e-6) if self._moved is None else math.ceil(bound - 1e-6)
+        return Solution(Answer.PLACED, placed, rounded, seconds)
 
     def _put(self, placed: Amounts, cell: _Cell, number: int, solver: Any) -> None:
         """Put the pods of a cell on its nodes, as its patterns say."""
@@ -267,6 +277,22 @@ class GangModel:
             for kind, most in zip(counts, pattern.tolist(), strict=True):
                 placed[kind, node] = min(most, counts[kind])
                 counts[kind] -= placed[kind, node]
+
+    def keep_in_place(self, existing: Amounts, most: int) -> None:
+        """Prefer solutions that move few pods, ``most`` of them at most, over those that place many.
+
+        ``existing`` (int64, kinds by nodes) are pods that are on nodes now. The model must not merge nodes.
+        """
+        moved = []
+        for kind, row in enumerate(existing):
+            cells = {self._cells[number].first: variable for number, variable in self._placed[kind].items()}
+            for node in np.flatnonzero(row).tolist():
+                there = int(row[node])
+                leaving = self._model.new_int_var(0, there, "")
+                self._model.add(leaving >= there - cells.get(node, 0))
+                moved.append(leaving)
+        self._model.add(self._sum(moved) <= most)
+        self._moved = self._sum(moved)
 
     def forbid(self, placed: Amounts) -> None:
         """Exclude one solution, of a model that does not merge nodes."""

@@ -179,7 +179,7 @@ class GangSearch:
         for pod in answer.pods:
             groups[numbers[pod.uid]].append(pod)
         problem = formulate_gang(self._cluster, self._profile, groups)
-        quota = _quota(answer.gang, problem, {id(leaf): number for number, leaf in enumerate(leaves)})
+        quota = quota_of(answer.gang, problem, {id(leaf): number for number, leaf in enumerate(leaves)})
         searches = [
             _ScopeSearch(problem, quota, answer.needed, domain, within, self._options) for domain, within in scopes
         ]
@@ -330,7 +330,7 @@ class _ScopeSearch:
             most = self.most
         else:
             model = GangModel(problem, self._within, Quota(), seed=self._options.seed)
-            most = min(self.most, model.solve(self._options.limit / 5).most)
+            most = min(self.most, model.solve(self._options.limit / 5).bound)
         return Certificate(self.domain, self._needed, most, tuple(map(self._shortage, needed)), passing)
 
     def _is_excluded(self, without: Collection[str]) -> bool:
@@ -384,10 +384,10 @@ def is_satisfied(gang: Gang, placed: Collection[str]) -> bool:
     return len(gang.members.placed) + sum(uid in placed for uid in gang.members.pods) >= gang.min_count
 
 
-def _quota(gang: Gang, problem: GangProblem, numbers: Mapping[int, int]) -> Quota:
+def quota_of(gang: Gang, problem: GangProblem, numbers: Mapping[int, int]) -> Quota:
     """What has to be placed of a problem for a gang; ``numbers`` are those of the leaves by their identity."""
     if gang.children:
-        return Quota(parts=tuple(_quota(child, problem, numbers) for child in gang.children), count=gang.min_groups)
+        return Quota(parts=tuple(quota_of(child, problem, numbers) for child in gang.children), count=gang.min_groups)
     number = numbers[id(gang)]
     kinds = frozenset(each for each, kind in enumerate(problem.kinds) if kind.group == number)
     return Quota(kinds, missing_pods(gang))

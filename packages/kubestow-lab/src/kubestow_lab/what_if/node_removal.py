@@ -112,7 +112,7 @@ def drain(
             removal.settle(pod, Fate.BLOCKED, "it has no controller that would replace it")
         else:
             waiting.append(pod)
-    budgets = _Budgets(cluster.objects)
+    budgets = EvictionBudgets(cluster.objects)
     while waiting:
         batch = budgets.evictable(waiting)
         if not batch:
@@ -270,7 +270,7 @@ class _Removal:
         )
 
 
-class _Budgets:
+class EvictionBudgets:
     """The disruptions that the budgets of a cluster still allow, as the API counts them for evictions."""
 
     def __init__(self, objects: Iterable[Any]) -> None:

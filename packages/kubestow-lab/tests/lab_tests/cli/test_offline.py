@@ -635,3 +635,19 @@ def test_a_gate_that_the_version_does_not_have_is_refused(run: Callable[..., Run
     refused = run("simulate", "--cluster", files["dump"], *gates)
     assert refused.status == 1
     assert "unrecognized feature gate: GenericWorkload" in refused.err
+
+
+def test_a_defragmentation_plan_and_its_absence(run: Callable[..., Run], tmp_path: Path) -> None:
+    moving = pod("web", cpu="1", nodeName="a")
+    moving["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    ]
+    dump = write(tmp_path, node("a", cpu="4"), node("b", cpu="2"), moving, name="fragmented.json")
+    gang, larger = (write(tmp_path, pod("gang", cpu=cpu), name=f"gang-{cpu}.json") for cpu in ("4", "5"))
+
+    found = json.loads(run("what-if", "defragment", "--cluster", dump, "--for", gang, "-o", "json").out)
+    none = run("what-if", "defragment", "--cluster", dump, "--for", larger)
+
+    assert found["moves"] == [{"pod": "default/web", "from": "a", "to": "b"}]
+    assert (found["cordon"], found["fewestMoves"]) == (["a"], 1)
+    assert (none.status, none.out) == (1, "the workload: no plan: none with at most 20 moves\n")
