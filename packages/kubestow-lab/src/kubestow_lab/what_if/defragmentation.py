@@ -124,10 +124,12 @@ def plan_defragmentation(
 ) -> DefragmentationPlan:
     """A plan with at most so many moves for the pods of a workload, which are one gang.
 
-    The minimum of their pod group has to fit, or all of them if they are in none. Raises InputError without OR-Tools
-    and for pods of several gangs; ConfigurationError and PluginError.
+    The minimum of their pod group has to fit, or all of them if they are in none. Raises InputError without OR-Tools,
+    without pods and for pods of several gangs; ConfigurationError and PluginError.
     """
     pods = [arrival.pod for arrival in arrivals.pods]
+    if not pods:
+        raise InputError("the workload", "has no pods that can be used, expected those of a gang")
     with_gang = cluster.altered(
         pods=[*cluster.pods, *pods],
         objects=[*cluster.objects, *arrivals.objects],

@@ -14,6 +14,7 @@ from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
+from kubestow.errors import InputError
 from kubestow.testing import node, pod
 from kubestow_lab.flow.engine_placement import EnginePlacement
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
@@ -87,6 +88,11 @@ def test_pods_that_must_stay_are_not_moved(kept: Pod) -> None:
     found = plan([node("a", cpu="4"), node("b", cpu="3")], [kept], gang("4"), budget)
 
     assert found.problem == "no pod can be moved: each has no controller, no disruption left, volumes or claims"
+
+
+def test_a_workload_without_pods_is_refused() -> None:
+    with pytest.raises(InputError, match="has no pods that can be used"):
+        plan([node()], [], gang())
 
 
 def test_more_moves_than_allowed_are_no_plan() -> None:
