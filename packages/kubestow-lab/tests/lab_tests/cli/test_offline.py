@@ -576,7 +576,7 @@ def test_every_report_names_the_version_of_the_api_server_that_a_snapshot_has(
     snapshot = {
         "kind": "List",
         "apiVersion": "v1",
-        "kubernetesVersion": "v1.34.2",
+        "serverVersion": "v1.34.2",
         "items": [node("a", cpu="1"), pod("p")],
     }
     dump, policy = tmp_path / "snapshot.json", tmp_path / "policy.json"
