@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # The minor versions of Kubernetes with a table of types of their own, the oldest first.
-SCHEMAS := 1.36 1.37
+SCHEMAS := 1.36 1.37 1.35
 
 # How many seeds `make simulate` runs, and from which one on.
 SEEDS ?= 100
@@ -51,7 +51,7 @@ site: venv
 check: lint types test
 
 # Write the tables of Kubernetes' types anew, after a change of the packages' versions in requirements/schema-*.txt. The
-# table of a newer minor version lacks the types of the first one, so the order counts.
+# tables of the other minor versions lack the types of the first one, so the order counts.
 schema: venv
 	@set -e; for minor in $(SCHEMAS); do \
 		$(PIP) --no-deps --upgrade --target build/schema-$$minor --require-hashes --requirement requirements/schema-$$minor.txt; \

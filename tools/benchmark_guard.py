@@ -17,11 +17,15 @@ import signal
 import statistics
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from configparser import ConfigParser
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 _FILES = ROOT / "packages" / "kubestow-lab" / "src" / "kubestow_lab" / "scheduler_perf" / "workloads"
@@ -40,9 +44,46 @@ Costs = Mapping[str, float]
 """CPU seconds per pod, by workload."""
 
 
+@cache
+def metadata_of(checkout: Path) -> TemporaryDirectory[str]:
+    """The metadata of a checkout's packages as if it were installed, in a folder that goes with this process.
+
+    The entry points of the installed packages name modules that another version may lack, and lack commands that it
+    has. Metadata that comes first on the path counts alone; packages that the checkout lacks have no entry points.
+    """
+    folder = TemporaryDirectory(prefix="kubestow-metadata-")
+    for name in {_project(file)["name"] for file in ROOT.glob(_PROJECT_FILES)}:
+        _write_metadata(Path(folder.name), {"name": name, "version": "0"})
+    for file in checkout.glob(_PROJECT_FILES):
+        _write_metadata(Path(folder.name), _project(file))
+    return folder
+
+
+_PROJECT_FILES = "packages/*/pyproject.toml"
+
+
+def _project(file: Path) -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads(file.read_text())["project"]
+    return project
+
+
+def _write_metadata(folder: Path, project: Mapping[str, Any]) -> None:
+    """Write the name, version and entry points of a package, in place of those of another version."""
+    info = folder / f"{project['name'].replace('-', '_')}.dist-info"
+    info.mkdir(exist_ok=True)
+    written = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    (info / "METADATA").write_text(written)
+    entry_points = ConfigParser(delimiters="=", interpolation=None)
+    entry_points.optionxform = str  # type: ignore[assignment, method-assign]  # names are case-sensitive
+    entry_points.read_dict(project.get("entry-points", {}))
+    with (info / "entry_points.txt").open("w") as file:
+        entry_points.write(file)
+
+
 def environment_of(checkout: Path) -> dict[str, str]:
-    """The environment of a process that runs the code of a checkout."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sorted(checkout.glob("packages/*/src"))))}
+    """The environment of a process that runs the code of a checkout, with its entry points."""
+    sources = map(str, sorted(checkout.glob("packages/*/src")))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((metadata_of(checkout).name, *sources))}
 
 
 def measure(checkout: Path) -> Costs:

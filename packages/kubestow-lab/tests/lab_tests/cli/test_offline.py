@@ -570,13 +570,22 @@ def test_the_version_of_the_cluster_decides_unless_another_one_is_given(
         assert (json.loads(given.out)["emulatedVersion"], "kubernetes: " in given.err) == ("1.34", False)
 
 
+@pytest.mark.parametrize("command", [["simulate"], ["explain", "p"], ["trace", "p"], ["what-if", "drain", "a"]])
+def test_gates_without_effect_are_named_once(run: Callable[..., Run], tmp_path: Path, command: list[str]) -> None:
+    dump = write(tmp_path, node("a", cpu="1"), node("b", cpu="1"), pod("p"), name="dump.json")
+    gates = ("--emulated-version", "1.37", "--feature-gates", "DRADerivedAttributes=true,GenericWorkload=true")
+    err = run(*command, "--cluster", dump, *gates).err.splitlines()
+    warning = "--feature-gates: warning: enabled but not implemented, so they have no effect: DRADerivedAttributes"
+    assert [line for line in err if "gates" in line] == [warning]
+
+
 def test_every_report_names_the_version_of_the_api_server_that_a_snapshot_has(
     run: Callable[..., Run], files: dict[str, Path], tmp_path: Path
 ) -> None:
     snapshot = {
         "kind": "List",
         "apiVersion": "v1",
-        "kubernetesVersion": "v1.34.2",
+        "serverVersion": "v1.34.2",
         "items": [node("a", cpu="1"), pod("p")],
     }
     dump, policy = tmp_path / "snapshot.json", tmp_path / "policy.json"

@@ -9,7 +9,7 @@ import click
 from msgspec import structs
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.inputs import emulated_version_option, parse_gates, plugin_option
+from kubestow.cli.inputs import emulated_version_option, parse_gates, plugin_option, warn_of_gates_without_effect
 from kubestow.cli.output import MAX_MESSAGE, output_option, print_data
 from kubestow.files import read_file, read_standard_input
 
@@ -59,6 +59,7 @@ def check(
     from kubestow.reports.text import printable
 
     gates = parse_gates(feature_gates, emulated_version)
+    warn_of_gates_without_effect(gates)
     registry = find_plugins(plugins, minor=gates.minor)
     found: dict[str, list[FieldError]] = {}
     for file in files:
@@ -184,6 +185,7 @@ def _gates_and_plugins(
     from kubestow.plugins.registry import find_plugins
 
     gates = parse_gates(feature_gates, emulated_version)
+    warn_of_gates_without_effect(gates)
     return gates, implements(find_plugins(plugins, minor=gates.minor))
 
 

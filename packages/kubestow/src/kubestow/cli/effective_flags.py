@@ -90,9 +90,11 @@ def set_up_logs(flags: Flags) -> None:
 
 
 def emulated_minor(flags: Flags) -> Minor | None:
-    """The minor version of ``--emulated-version``, None without it. Raises InputError for an unsupported one."""
-    versions = [Minor.emulated(version, subject="--emulated-version") for version in flags["emulated-version"]]
-    return versions[-1] if versions else None
+    """The minor version of ``--emulated-version``, None without it. Raises InputError for an unsupported one or two."""
+    given = flags["emulated-version"]
+    if len(given) > 1:
+        raise InputError("--emulated-version", f"duplicate version flag, {' and '.join(given)}")
+    return Minor.emulated(given[0], subject="--emulated-version") if given else None
 
 
 def feature_gates(flags: Flags) -> str:

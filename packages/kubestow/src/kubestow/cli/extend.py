@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow.cli.ending import run_until, wait_for_signal
-from kubestow.cli.inputs import ClusterConnection, is_loopback, newest_valid, parse_minor, plugin_option
+from kubestow.cli.inputs import (
+    ClusterConnection,
+    is_loopback,
+    newest_valid,
+    parse_minor,
+    plugin_option,
+    warn_of_gates_without_effect,
+)
 from kubestow.rules.minors import NOT_COMPARED, Minor
 
 if TYPE_CHECKING:
@@ -95,6 +102,7 @@ def extend(
         app = build(Minor.of_server(server))
         reason = f"the version of the API server is {server}"
         click.echo(f"kubernetes: decides as Kubernetes {app.minor}: {reason}", err=True)
+    warn_of_gates_without_effect(FeatureGates.parse(feature_gates, minor=app.minor))
 
     def print_snippet(actual_port: int) -> None:
         host = f"[{bind_address}]" if ":" in bind_address else bind_address

@@ -160,8 +160,11 @@ class SchedulerInput:
         """Import the plugins and parse the gates; the configuration stays a file. Raises InputError.
 
         Without ``--emulated-version``, the minor version is that of the ``cluster``, or the newest if it tells none.
+        Gates without effect are named on standard error.
         """
-        return self._options(self.minor(cluster))
+        options = self._options(self.minor(cluster))
+        warn_of_gates_without_effect(options.gates)
+        return options
 
     def read_for_server(self) -> SchedulerOptions:
         """The same before an API server is asked for its version, which the gates have to suit then.
@@ -243,6 +246,18 @@ def parse_gates(feature_gates: str, emulated_version: str) -> FeatureGates:
     from kubestow.config import FeatureGates
 
     return FeatureGates.parse(feature_gates, minor=parse_minor(emulated_version))
+
+
+def warn_of_gates_without_effect(gates: FeatureGates) -> None:
+    """Print once which gates were enabled although what they enable is not implemented, if there are any."""
+    context, names = click.get_current_context(silent=True), ", ".join(gates.without_effect)
+    printed = set[str]() if context is None else context.find_root().meta.setdefault(_PRINTED_GATES, set())
+    if names and names not in printed:
+        printed.add(names)
+        click.echo(f"--feature-gates: warning: enabled but not implemented, so they have no effect: {names}", err=True)
+
+
+_PRINTED_GATES = "kubestow.gates_without_effect"
 
 
 #: Adds ``--emulated-version`` to a command whose cluster tells a version.

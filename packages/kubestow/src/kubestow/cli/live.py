@@ -93,7 +93,7 @@ def snapshot_document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
             lines.append(msgspec.json.encode(redacted(manifest)))
     versions = msgspec.json.encode(found.versions)
     version = msgspec.json.encode(found.server_version)
-    head = b'{"apiVersion": "v1", "kind": "List", "kubernetesVersion": ' + version
+    head = b'{"apiVersion": "v1", "kind": "List", "serverVersion": ' + version
     head += b', "resourceVersions": ' + versions + b', "items": [\n'
     return head + b",\n".join(lines) + b"\n]}\n", counts
 

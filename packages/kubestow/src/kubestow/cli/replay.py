@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.inputs import parse_minor, plugin_option
+from kubestow.cli.inputs import parse_minor, plugin_option, warn_of_gates_without_effect
 from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
 from kubestow.errors import InputError
 from kubestow.rules.minors import NOT_COMPARED
@@ -169,6 +169,8 @@ def _redecided(
     header = segment.header
     minor = parse_minor(emulated_version) if emulated_version else recorded_minor(header)
     given = None if feature_gates is None else config.FeatureGates.parse(feature_gates, minor=minor)
+    if given is not None:
+        warn_of_gates_without_effect(given)
     gates = given or recorded_gates(header).emulating(minor)
     registry = find_plugins(plugins, minor=minor)
     source = header.configuration or None if config_file is None else config_file

@@ -14,7 +14,14 @@ import click
 import msgspec
 
 from kubestow.cli.ending import run_until, wait_for_signal
-from kubestow.cli.inputs import ClusterConnection, SchedulerInput, connection_options, newest_valid, scheduler_options
+from kubestow.cli.inputs import (
+    ClusterConnection,
+    SchedulerInput,
+    connection_options,
+    newest_valid,
+    scheduler_options,
+    warn_of_gates_without_effect,
+)
 from kubestow.cli.live import parse_seconds
 from kubestow.cli.output import OutputForms, emit, print_result, report_written
 from kubestow.errors import InputError, KubestowError
@@ -141,6 +148,7 @@ class _Composition:
         from kubestow.config import FeatureGates
 
         gates = FeatureGates.parse(self._scheduler.feature_gates, minor=minor)
+        warn_of_gates_without_effect(gates)
         return self._build(self._scheduler.config, gates, str(self._scheduler.config or ""), monotonic)
 
     def of_record(self, segment: Segment, minor: Minor, monotonic: Callable[[], float]) -> Shadow:
@@ -153,6 +161,7 @@ class _Composition:
         check_plugins(segment, given.plugins)
         if given.feature_gates or not header.has_scheduler:
             gates = FeatureGates.parse(given.feature_gates, minor=minor)
+            warn_of_gates_without_effect(gates)
         else:
             gates = recorded_gates(header).emulating(minor)
         if given.config is None and header.configuration:

@@ -21,6 +21,7 @@ _PATCHES = {31: 14, 32: 13, 33: 13, 34: 9, 35: 6, 36: 2, 37: 0}
 _OLDEST, _NEWEST = min(_PATCHES), max(_PATCHES)
 #: ``1.33``, ``v1.33.4``, and versions of distributions such as ``v1.33.4+k3s1``, ``v1.33.4-eks-113cf36``.
 _VERSION = re.compile(r"v?1\.(\d{1,3})(?:[.+-].*)?")
+_MAJOR_MINOR = re.compile(r"v?1\.\d+(?:\.0)?")
 #: The API versions that the cluster in a box does not serve in all minor versions: the first one that has it, and the
 #: last in which the scheduler reads it.
 _SERVED = {
@@ -68,8 +69,14 @@ class Minor:
 
     @classmethod
     def emulated(cls, version: str, *, subject: str) -> Minor:
-        """The value of kube-scheduler's ``--emulated-version``: "1.33" or "kube=1.33". Raises InputError."""
-        return cls.parse(version.removeprefix("kube="), subject=subject)
+        """The value of kube-scheduler's ``--emulated-version``: "1.33" or "kube=1.33".
+
+        Raises InputError, as kube-scheduler fails, for a patch release too: nothing differs between those of a version.
+        """
+        minor = version.strip().removeprefix("kube=")
+        if _VERSION.fullmatch(minor) and not _MAJOR_MINOR.fullmatch(minor):
+            raise InputError(subject, f"patch version not allowed, got: {version}, expected one such as {NEWEST}")
+        return cls.parse(minor, subject=subject)
 
     @classmethod
     def of_server(cls, version: str) -> Minor:

@@ -326,13 +326,15 @@ class _Contract:
         index: HintIndex[str] = HintIndex()
         index.add(info.uid, {plugin.name: profile.queueing.hint_keys(plugin, info)})
         for registration in plugin.events_to_register:
-            hint, event = registration.hint, registration.event
-            if hint is None or registration.hint_keys is None:
+            event = registration.event
+            if registration.hint is None or registration.hint_keys is None:
                 continue
             for old, new in self._subject.changed_objects(event.resource):
                 action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
                 keys = profile.queueing.run_hint_keys(plugin.name, registration, old, new)
-                if event.action & action and not index.find({plugin.name: keys}) and hint(info, old, new):
+                if not event.action & action or index.find({plugin.name: keys}):
+                    continue
+                if profile.queueing.run_queueing_hint(plugin.name, registration, info, old, new, event=event):
                     message = f"the hint returns True for an event of {event.resource} without a key of the pod"
                     raise self._violation("hint_keys", info, message)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kubestow.errors import InputError
@@ -24,6 +26,17 @@ def test_versions_of_every_spelling_are_parsed(version: str) -> None:
 def test_other_versions_are_refused_by_name(version: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         Minor.parse(version, subject="--emulated-version")
+
+
+@pytest.mark.parametrize("version", ["1.33", "v1.33", "kube=1.33", "kube=v1.33", "1.33.0"])
+def test_the_emulated_version_is_a_minor_version(version: str) -> None:
+    assert Minor.emulated(version, subject="--emulated-version") == Minor(33)
+
+
+@pytest.mark.parametrize("version", ["1.33.4", "kube=1.33.4", "v1.33.4+k3s1", "1.33.x", "1.33-eks"])
+def test_a_patch_release_is_no_emulated_version(version: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"--emulated-version: patch version not allowed, got: {version}")):
+        Minor.emulated(version, subject="--emulated-version")
 
 
 def test_a_behaviour_holds_from_its_minor_version_on() -> None:

@@ -33,6 +33,7 @@ _SCHEDULING = GroupVersion("scheduling.k8s.io", "v1")
 _SCHEDULING_BETA = GroupVersion("scheduling.k8s.io", "v1beta1")
 _SCHEDULING_ALPHA = GroupVersion("scheduling.k8s.io", "v1alpha3")
 _SCHEDULING_ALPHA_2 = GroupVersion("scheduling.k8s.io", "v1alpha2")
+_SCHEDULING_ALPHA_1 = GroupVersion("scheduling.k8s.io", "v1alpha1")
 _COSCHEDULING = GroupVersion("scheduling.x-k8s.io", "v1alpha1")
 _VOLCANO = GroupVersion("scheduling.volcano.sh", "v1beta1")
 _COORDINATION = GroupVersion("coordination.k8s.io", "v1")
@@ -196,6 +197,8 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     _kind(_SCHEDULING_ALPHA_2, "PodGroup", "podgroups", strategy=scheduling.PodGroupAlphaStrategy(),
           subresources=_STATUS),
     _kind(_SCHEDULING_ALPHA_2, "Workload", "workloads", strategy=scheduling.WorkloadAlphaStrategy()),
+    # Of 1.35, where pods name a workload.
+    _kind(_SCHEDULING_ALPHA_1, "Workload", "workloads", strategy=scheduling.WorkloadOfPodsStrategy()),
     _kind(_COSCHEDULING, "PodGroup", "podgroups pg pgs", strategy=scheduling.CustomPodGroupStrategy(), model="",
           subresources=_STATUS),
     _kind(_VOLCANO, "PodGroup", "podgroups pg podgroup-v1beta1", strategy=scheduling.CustomPodGroupStrategy(),

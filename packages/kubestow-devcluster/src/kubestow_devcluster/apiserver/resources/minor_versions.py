@@ -26,7 +26,12 @@ _FIELDS_OF_GATES = {
     "nodes": {"status.declaredFeatures": "NodeDeclaredFeatures"},
 }
 #: Resource -> field -> the API versions without any of which it does not exist.
-_FIELDS_OF_APIS = {"pods": {"spec.schedulingGroup": ("scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1beta1")}}
+_FIELDS_OF_APIS = {
+    "pods": {
+        "spec.schedulingGroup": ("scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1beta1"),
+        "spec.workloadRef": ("scheduling.k8s.io/v1alpha1",),
+    }
+}
 
 
 def kinds_of_minor(minor: Minor, gates: FeatureGates | None = None) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
@@ -62,13 +67,13 @@ def _is_enabled(kind: Kind, minor: Minor, gates: FeatureGates | None) -> bool:
 
 
 def _disabled_fields(resource: str, minor: Minor, gates: FeatureGates | None) -> tuple[str, ...]:
-    if minor == DEFAULT_MINOR and gates is None:  # all fields are enabled; configurations are not imported for that
-        return ()
+    disabled = [field for field, apis in _FIELDS_OF_APIS.get(resource, {}).items() if not any(map(minor.serves, apis))]
+    if minor == DEFAULT_MINOR and gates is None:  # all gates are on; configurations are not imported for that
+        return tuple(disabled)
     from kubestow.config.feature_gates import FeatureGates
 
     gates = gates or FeatureGates(minor=minor)
-    disabled = [field for field, gate in _FIELDS_OF_GATES.get(resource, {}).items() if not gates.enabled(gate)]
-    disabled += [field for field, apis in _FIELDS_OF_APIS.get(resource, {}).items() if not any(map(minor.serves, apis))]
+    disabled += [field for field, gate in _FIELDS_OF_GATES.get(resource, {}).items() if not gates.enabled(gate)]
     return tuple(disabled)
 
 

@@ -2,7 +2,8 @@
 
 ``make schema`` generates ``kubernetes-1.36.json`` from two packages (``tools/schema/generate.py``), which the head of
 the file names with their licences. ``kubernetes-1.37.json`` has the types of the API versions that 1.37 added, made in
-the same way. The server reads the files when it needs the first type, and decodes only the types that clients use.
+the same way, ``kubernetes-1.35.json`` those that only 1.35 had, and their field of pods. The server reads the files
+when it needs the first type, and decodes only the types that clients use.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 
 _V1BETA1 = b'"definition": "io.k8s.api.resource.v1beta1.'
 _RULES = ("V1beta2DeviceTaintRule", "V1beta2DeviceTaintSelector")
-_FILES = tuple(Path(__file__).with_name(f"kubernetes-{minor}.json") for minor in ("1.36", "1.37"))
+_FILES = tuple(Path(__file__).with_name(f"kubernetes-{minor}.json") for minor in ("1.36", "1.37", "1.35"))
 
 
 class FieldEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -62,12 +63,16 @@ class TypeEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class _Table(msgspec.Struct):
     types: dict[str, msgspec.Raw]
     values: dict[str, msgspec.Raw]
+    #: Fields of types in another file.
+    fields: dict[str, tuple[FieldEntry, ...]] = {}
 
 
 @cache
 def type_entry(model: str) -> TypeEntry:
     """The type that generated clients call ``model`` (``V1PodSpec``). Raises KeyError when the table has none."""
-    return msgspec.json.decode(_types()[model], type=TypeEntry)
+    entry = msgspec.json.decode(_types()[model], type=TypeEntry)
+    fields = _tables().fields.get(model)
+    return msgspec.structs.replace(entry, fields=(*entry.fields, *fields)) if fields else entry
 
 
 def has_protobuf(model: str) -> bool:
@@ -101,12 +106,13 @@ def _types() -> dict[str, msgspec.Raw]:
 
 @cache
 def _tables() -> _Table:
-    """Both files as one table."""
+    """All files as one table."""
     all_ = _Table({}, {})
     for file in _FILES:
         table = msgspec.json.decode(file.read_bytes(), type=_Table)
         all_.types |= table.types
         all_.values |= table.values
+        all_.fields |= table.fields
     all_.types |= dict(_v1alpha3_types(all_.types))
     return all_
 

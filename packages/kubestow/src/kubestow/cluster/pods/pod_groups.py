@@ -97,6 +97,11 @@ class Members:
         return frozenset(self.ready.keys() & self._on_nodes)
 
     @property
+    def has_placed(self) -> bool:
+        """Whether a member is on a node, an assumed one included; cheaper than to ask which ones."""
+        return not self.pods.keys().isdisjoint(self._on_nodes)
+
+    @property
     def on_nodes(self) -> frozenset[str]:
         """The uids of all members that are on nodes, assumed ones included."""
         return frozenset(self.pods.keys() & self._on_nodes)

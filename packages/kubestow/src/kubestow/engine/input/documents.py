@@ -60,11 +60,15 @@ class SourceObject:
 
 
 class _TypeMeta(msgspec.Struct, rename="camel"):
-    """The type of an object; of a list, the items, and what a snapshot notes about the API server and its lists."""
+    """The type of an object; of a list, the items, and what a snapshot notes about the API server and its lists.
+
+    Older snapshots have ``kubernetesVersion`` in place of ``serverVersion``.
+    """
 
     api_version: str | None = None
     kind: str | None = None
     items: list[msgspec.Raw] | None = None
+    server_version: str | None = None
     kubernetes_version: str | None = None
     resource_versions: dict[str, str] | None = None
 
@@ -127,7 +131,7 @@ def _objects_in(
     if not api_version or not kind:
         problems.report(subject, place, "not a Kubernetes object: expected apiVersion and kind")
         return
-    version = meta.kubernetes_version or (default.kubernetes_version if default else None)
+    version = meta.server_version or meta.kubernetes_version or (default.server_version if default else None)
     listed = meta.resource_versions or (default.resource_versions if default else None)
     if meta.items is None or not kind.endswith("List"):
         if (group := conversion_of(api_version, kind)) is not None:
@@ -138,7 +142,7 @@ def _objects_in(
     # The items of a typed list such as NodeList have no kind and apiVersion of their own.
     is_typed = kind != "List"
     item_type = _TypeMeta(api_version, kind.removesuffix("List")) if is_typed else _TypeMeta()
-    item_type.kubernetes_version, item_type.resource_versions = version, listed
+    item_type.server_version, item_type.resource_versions = version, listed
     within = place and place + ("." if place.endswith("]") else ": ")
     for index, item in enumerate(meta.items):
         item_place = places[index] if index < len(places) else f"{within}items[{index}]"

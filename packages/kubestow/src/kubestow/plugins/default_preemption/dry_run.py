@@ -305,9 +305,10 @@ def placed_pod_groups(cluster: Cluster) -> Iterator[PlacedGroup]:
     composites = cluster.catalog(CompositePodGroup)
     trees: dict[tuple[str, str], PlacedGroup] = {}
     for name in cluster.pod_groups:
-        if not native_name(name):
+        members = cluster.pod_groups.members(name)
+        if not native_name(name) or not members.has_placed:  # most groups may be waiting
             continue
-        slots = [table.slot(uid) for uid in cluster.pod_groups.members(name).pods]
+        slots = [table.slot(uid) for uid in members.pods]
         placed = [slot for slot in slots if slot is not None]
         group = groups.get(name.namespace, name.name)
         if not placed or group is None:

@@ -30,7 +30,7 @@ from kubestow.cluster.pods.pod_groups import COMPOSITE, KUBERNETES, Members, Pod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import EventRegistration, Invalidation, on
+from kubestow.framework.event_registration import EventRegistration, HintKeys, Invalidation, on
 from kubestow.framework.gang import Gang, GangOutcome, GangPlugin, GroupTerms
 from kubestow.framework.interface import Handle, Permission, PermitPlugin
 from kubestow.framework.status import SUCCESS, Status
@@ -71,6 +71,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 Action.ADD,
                 invalidates=Invalidation.NOTHING,
                 hint=self._is_schedulable_after_pod_added,
+                hint_keys=lambda old, new: self._keys_of_group_of(new),
                 event_filter=self._completes_a_gang,
             ),
             *(
@@ -79,6 +80,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
                     Action.ADD | Action.UPDATE,
                     invalidates=Invalidation.NOTHING,
                     hint=self._is_schedulable_after_pod_group_change,
+                    hint_keys=lambda old, new: (self._key_of(self._pod_groups.name_of(new), new),),
                 )
                 for kind in self.kinds
             ),
@@ -89,6 +91,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 Action.DELETE,
                 invalidates=Invalidation.NOTHING,
                 hint=self._is_schedulable_after_pod_deleted,
+                hint_keys=lambda old, new: self._keys_of_group_of(old),
             )
             self.events_to_register = (*self.events_to_register, deleted)
         if self._hierarchies is not None:
@@ -97,6 +100,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.NOTHING,
                 hint=self._is_schedulable_after_composite_change,
+                hint_keys=lambda old, new: (new.metadata.namespace,),
             )
             self.events_to_register = (*self.events_to_register, changed)
 
@@ -110,6 +114,21 @@ class GangScheduling(GangPlugin, PermitPlugin):
     def hint_signature(self, pod: PodInfo) -> Hashable:
         """The group."""
         return self._pod_groups.name_for(pod) or ()
+
+    def hint_keys(self, pod: PodInfo) -> HintKeys:
+        """The group, and its namespace for what happens in a tree of groups, which is in one namespace."""
+        name = self._pod_groups.name_for(pod)
+        return () if name is None else (name, name.namespace)
+
+    def _keys_of_group_of(self, pod: PodInfo) -> HintKeys:
+        """The keys of an event about a pod, which helps pods of the same group or tree."""
+        name = self._pod_groups.name_for(pod)
+        return () if name is None else (self._key_of(name, self._pod_groups.get(name)),)
+
+    def _key_of(self, name: PodGroupName, group: Any) -> Hashable:
+        """The key of an event about a group; that of its namespace if it has a parent."""
+        is_in_tree = isinstance(group, PodGroup) and group.spec.parent_composite_pod_group_name
+        return name.namespace if is_in_tree else name
 
     def may_gate(self, pod: PodInfo) -> bool:
         """Pods that name a group."""
@@ -191,15 +210,20 @@ class GangScheduling(GangPlugin, PermitPlugin):
 
         Only with ``joins_members`` composite gangs have members, at the cost of all pods of the tree.
         """
-        if self._hierarchies is None or native_name(name) is None:
-            return None
-        group = self._pod_groups.get(name)
-        if group is None or not group.spec.parent_composite_pod_group_name:
+        group = self._group_in_tree(name)
+        if group is None or self._hierarchies is None:
             return None
         root = self._hierarchies.root_of(group)
         if isinstance(root, CompositePodGroup):
             return self._composite_gang(root, 1, joins_members=joins_members)
         return Status.unresolvable(_NO_HIERARCHY.format(group.spec.parent_composite_pod_group_name))
+
+    def _group_in_tree(self, name: PodGroupName) -> PodGroup | None:
+        """A group that has a parent; None for another one."""
+        if self._hierarchies is None or native_name(name) is None:
+            return None
+        group = self._pod_groups.get(name)
+        return group if isinstance(group, PodGroup) and group.spec.parent_composite_pod_group_name else None
 
     def _composite_gang(self, group: CompositePodGroup, level: int, *, joins_members: bool) -> Gang:
         """The gang of a composite group at this level of its tree, the root being the first."""
@@ -241,8 +265,13 @@ class GangScheduling(GangPlugin, PermitPlugin):
     def _unit_of(self, pod: PodInfo) -> Hashable:
         """The name of the group at the top of a pod's tree, which may be the pod's own group."""
         name = self._pod_groups.name_for(pod)
-        root = None if name is None else self._composite_root(name)
-        return root.name if isinstance(root, Gang) else name
+        return None if name is None else self._root_name(name)
+
+    def _root_name(self, name: PodGroupName) -> PodGroupName:
+        """The name of the group at the top of a group's tree; its own if it is in none, or a group above is missing."""
+        group = self._group_in_tree(name)
+        root = None if group is None or self._hierarchies is None else self._hierarchies.root_of(group)
+        return name if root is None else PodGroupName(COMPOSITE, root.metadata.namespace, root.metadata.name)
 
     def _is_schedulable_after_composite_change(self, pod: PodInfo, old: Any, new: CompositePodGroup) -> bool:
         """Whether it is in the pod's own tree."""
@@ -284,8 +313,8 @@ class GangScheduling(GangPlugin, PermitPlugin):
         """Whether a group is in the same tree as the group of a pod."""
         if self._hierarchies is None or not isinstance(group, PodGroup):
             return False
-        root = self._composite_root(self._pod_groups.name_of(group))
-        return isinstance(root, Gang) and root.name == self._unit_of(pod)
+        root = self._root_name(self._pod_groups.name_of(group))
+        return root.api == COMPOSITE and root == self._unit_of(pod)
 
     def _is_schedulable_after_pod_group_change(self, pod: PodInfo, old: Any, new: Any) -> bool:
         """Whether it is the pod's own group, and new or with another policy."""

@@ -19,7 +19,7 @@ from kubestow.cluster.pods.pod_groups import WORKLOADS, Members, PodGroupAPI, Po
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import ExtensionPoint
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import HintKeys, Invalidation, on
 from kubestow.framework.gang import Gang
 from kubestow.framework.interface import Handle, Permission
 from kubestow.framework.status import SUCCESS, Status
@@ -52,6 +52,7 @@ class GangSchedulingOfWorkloads(GangScheduling):
                     Action.ADD,
                     invalidates=Invalidation.NOTHING,
                     hint=self._is_schedulable_after_member_added,
+                    hint_keys=lambda old, new: (self._gang_name(new),),
                     event_filter=lambda old, new: self._gang_name(new) is not None,
                 ),
                 on(
@@ -59,6 +60,7 @@ class GangSchedulingOfWorkloads(GangScheduling):
                     Action.ADD,
                     invalidates=Invalidation.NOTHING,
                     hint=self._is_schedulable_after_workload_added,
+                    hint_keys=lambda old, new: ((new.metadata.namespace, new.metadata.name),),
                 ),
             )
 
@@ -68,6 +70,13 @@ class GangSchedulingOfWorkloads(GangScheduling):
     def hint_signature(self, pod: PodInfo) -> Hashable:
         """The gang."""
         return self._gang_name(pod) or super().hint_signature(pod)
+
+    def hint_keys(self, pod: PodInfo) -> HintKeys:
+        """The gang and its Workload."""
+        name, reference = self._gang_name(pod), pod.spec.workload_ref
+        if name is None or reference is None:
+            return super().hint_keys(pod)
+        return (*super().hint_keys(pod), name, (pod.namespace, reference.name))
 
     def may_gate(self, pod: PodInfo) -> bool:
         """Pods that name a group."""

@@ -12,7 +12,7 @@ The classes derive from those of the queue of single pods, which they leave as i
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -41,7 +41,9 @@ class QueuedGroup(QueuedPod):
 
     name: Hashable = None
     #: Its pods in the queue by uid; while it is in flight those that have returned or come since.
-    members: dict[str, QueuedPod] = field(default_factory=dict)
+    members: OrderedDict[str, QueuedPod] = field(default_factory=OrderedDict)
+    #: While it is gated: those that are known to fail PreEnqueue for reasons of their own, with the first's.
+    blockers: OrderedDict[str, Status] = field(default_factory=OrderedDict)
 
     def in_order(self) -> list[QueuedPod]:
         """The members in the order in which they are placed: of higher priority, tried more often, waiting longer."""
@@ -86,6 +88,7 @@ class EntityPlaces(QueuePlaces):
         if group is None:
             return
         del group.members[queued.info.uid]
+        group.blockers.pop(queued.info.uid, None)
         if group.members:
             group.info = next(iter(group.members.values())).info
         elif group.place is not Place.IN_FLIGHT:
@@ -100,7 +103,7 @@ class EntityPlaces(QueuePlaces):
         """Take the members out of a group that was popped, to be put in flight; they are returned in their order."""
         members = group.in_order()
         group.place = Place.IN_FLIGHT
-        group.members = {}
+        group.members = OrderedDict()
         for queued in members:
             del self._group_of[queued.info.uid]
         return members
@@ -238,9 +241,11 @@ class EntityGating(Gating):
         else:
             self.enqueue(group, event, now)
 
-    def check(self, group: QueuedGroup, event: str, now: float) -> None:
-        """Gate a group that has lost a pod, if the others are too few now."""
-        if group.place in _WAITING:
+    def check(self, group: QueuedGroup, event: str, now: float, *, has_lost_blocker: bool) -> None:
+        """Gate a group that has lost a pod, if the others are too few now; or admit it, if only that pod gated it."""
+        if has_lost_blocker and not group.blockers:
+            self.enqueue(group, event, now)
+        elif group.place in _WAITING:
             status = self._status_of_group(group)
             if not status.ok:
                 self._gate(group, {}, event, now, otherwise=status)
@@ -261,9 +266,14 @@ class EntityGating(Gating):
 
     def _open(self, group: QueuedGroup) -> None:
         group.gated_by = group.gate_message = ""
+        group.blockers.clear()
         for uid, member in group.members.items():
             self._places.unschedulable.remove(uid)
             member.gated_by, member.gate_message, member.gates = "", "", None
+
+    def _gates_of(self, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
+        """That of groups first: whatever else gates a pod without its group, it joins the group when that appears."""
+        return sorted(super()._gates_of(queued), key=lambda gate: not isinstance(gate, GangPlugin))
 
     def _own_status(self, queued: QueuedPod) -> Status:
         """What the PreEnqueue plugins say of one pod, apart from that of its group."""
@@ -301,20 +311,51 @@ class EntityGating(Gating):
         if any(status.code is Code.ERROR for status in (*failed.values(), otherwise)):
             for uid in group.members:
                 self._places.unschedulable.remove(uid)
+            group.blockers.clear()
             group.consecutive_errors += 1
             group.timestamp = now
             group.backoff_expiration = expiration_of(group, self._places)
             self._places.enter_error_backoff(group, event)
         else:
+            group.blockers = OrderedDict(failed)
             self._places.enter_gated(group, event, is_held=self._is_held(group))
 
     def _is_held(self, group: QueuedGroup) -> bool:
         """Whether a group waits for its own preemption."""
-        gates = (gate for member in group.members.values() for gate in self._gates_of(member))
-        return any(gate.name == group.gated_by and gate.gates_during_preemption for gate in gates)
+        return any(self._is_gated_during_preemption(member, group.gated_by) for member in group.members.values())
+
+    def _is_gated_during_preemption(self, queued: QueuedPod, plugin: str) -> bool:
+        return any(gate.name == plugin and gate.gates_during_preemption for gate in self._gates_of(queued))
 
     def _gate_member(self, queued: QueuedPod, group: QueuedGroup, status: Status, event: str) -> None:
         """A pod has joined a gated group: it waits with it, for a reason of its own if it has one."""
+        if not status.ok:
+            group.blockers[queued.info.uid] = status
+        self._places.observe_joined(group, event)
+        self._wait_with_group(queued, group, status)
+
+    def remains_gated(self, queued: QueuedPod, group: QueuedGroup) -> bool:
+        """Whether a gated group stays gated though an event has helped a pod of it, which then waits again.
+
+        It does while pods are known to fail PreEnqueue. Only the helped pod is checked: where thousands of pods of a
+        group are ungated one by one, the whole group is checked once.
+        """
+        status = self._own_status(queued)
+        if status.code is Code.ERROR or self.group_name(queued.info) != group.name:
+            return False
+        if status.ok:
+            group.blockers.pop(queued.info.uid, None)
+        else:
+            group.blockers[queued.info.uid] = status
+        if not group.blockers:
+            return False
+        first = next(iter(group.blockers.values()))
+        group.gated_by, group.gate_message = first.plugin, first.message
+        self._wait_with_group(queued, group, status)
+        return True
+
+    def _wait_with_group(self, queued: QueuedPod, group: QueuedGroup, status: Status) -> None:
+        """Have a pod wait with its gated group, for a reason of its own, of all pods, or of another pod."""
         if status.ok:
             status = self._status_of_group(group)
         if status.ok:
@@ -323,8 +364,15 @@ class EntityGating(Gating):
             for listener in self._listeners:
                 listener.pod_gated(queued.info, status)
             queued.gated_by, queued.gate_message = status.plugin, status.message
-        self._places.observe_joined(group, event)
-        self._places.wait_at_gate(queued)
+        self._places.wait_at_gate(queued, is_held=self._is_gated_during_preemption(queued, group.gated_by))
+
+    def preemption_ended(self, uids: Iterable[str]) -> None:
+        uids = list(uids)
+        super().preemption_ended(uids)
+        for uid in uids:  # the gate that held them need not be asked about each of them
+            group = self._places.group_of(uid)
+            if group is not None:
+                group.blockers.pop(uid, None)
 
 
 class EntityGatingAfterBackoff(EntityGating, GatingAfterBackoff):
@@ -354,11 +402,18 @@ class EntityMoves(QueueMoves):
     def requeue_with_strategy(self, queued: QueuedPod, strategy: QueueingStrategy, event: str, now: float) -> None:
         group = self._places.group_of(queued.info.uid)
         if group is not None:
-            self._requeue_helped_group(group, strategy, event, now)
+            self._requeue_helped(queued, group, strategy, event, now)
         elif not self._gating.join_group(queued, event, now):
             super().requeue_with_strategy(queued, strategy, event, now)
 
-    def _requeue_helped_group(self, group: QueuedGroup, strategy: QueueingStrategy, event: str, now: float) -> None:
+    def _requeue_helped(
+        self, queued: QueuedPod, group: QueuedGroup, strategy: QueueingStrategy, event: str, now: float
+    ) -> None:
+        """Requeue the group of a pod that an event has helped."""
+        queued.requeue_when_ungated = True
+        if group.place is Place.GATED and self._gating.remains_gated(queued, group):
+            queued.move = None
+            return
         if any(member.move is not None and member.move[0].outranks(strategy) for member in group.members.values()):
             strategy = QueueingStrategy.IMMEDIATELY
         for member in group.members.values():
@@ -405,6 +460,8 @@ class EntityQueue(SchedulingQueue):
     #: The group of the attempt in progress, None for none; and whether the cycle has taken its pods.
     _popped: QueuedGroup | None = None
     _is_taken = False
+    #: The members of the group whose attempt began last.
+    _popped_members: frozenset[QueuedPod] = frozenset()
 
     def entity_counts(self) -> Counter[tuple[Place, str]]:
         groups, is_incomplete = self.places.groups.values(), self._is_incomplete
@@ -447,9 +504,11 @@ class EntityQueue(SchedulingQueue):
 
     def delete(self, uid: str) -> None:
         group = self.places.group_of(uid)
+        is_blocker = group is not None and uid in group.blockers
         super().delete(uid)
         if group is not None and group.members:
-            self.gating.check(group, "UnschedulablePodDelete", self._clock.monotonic())
+            now = self._clock.monotonic()
+            self.gating.check(group, "UnschedulablePodDelete", now, has_lost_blocker=is_blocker)
 
     # -- groups to and from the scheduling cycle -----------------------------------------------------------------------
 
@@ -463,7 +522,7 @@ class EntityQueue(SchedulingQueue):
         members = self.places.begin_attempt(queued)
         queued.attempts += 1
         queued.attempt_began = now
-        self._popped, self._is_taken = queued, False
+        self._popped, self._is_taken, self._popped_members = queued, False, frozenset(members)
         for number, member in enumerate(members):
             super()._put_in_flight(member, now, within_attempt=number > 0)
         return members[0]
@@ -495,7 +554,7 @@ class EntityQueue(SchedulingQueue):
     def return_after_failure(
         self, queued: QueuedPod, *, rejectors: frozenset[str], pending_plugins: frozenset[str], now: float
     ) -> None:
-        is_of_attempt = self._popped is not None and queued in self._attempted
+        is_of_attempt = self._popped is not None and queued in self._popped_members
         super().return_after_failure(queued, rejectors=rejectors, pending_plugins=pending_plugins, now=now)
         group = self.places.group_of(queued.info.uid)
         if group is not None and not is_of_attempt:

@@ -96,7 +96,7 @@ async def test_why_explain_and_snapshot_work_with_kubestow_up(tmp_path: Path) ->
         compressed = tmp_path / "dump.json.gz"
         assert (await run(cluster.kubeconfig, "snapshot", "-o", str(compressed))).status == 0
         content = json.loads(gzip.decompress(compressed.read_bytes()))
-        assert (content["kind"], content["kubernetesVersion"]) == ("List", KUBERNETES_VERSION)
+        assert (content["kind"], content["serverVersion"]) == ("List", KUBERNETES_VERSION)
         offline = await run(cluster.kubeconfig, "explain", "big", "--cluster", str(compressed), "-o", "json")
         assert json.loads(offline.out)["message"] == message
         assert json.loads(offline.out)["emulatedVersion"] == "1.36"

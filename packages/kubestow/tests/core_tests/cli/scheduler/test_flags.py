@@ -128,6 +128,8 @@ def test_verbosity_is_accepted_in_every_syntax(tmp_path: Path, spelling: list[st
         (["--feature-gates=Telepathy=true"], "unrecognized feature gate: Telepathy"),
         (["--feature-gates=GangScheduling"], "missing bool value for GangScheduling"),
         (["--emulated-version=1.30"], "version 1.30 is not supported"),
+        (["--emulated-version=1.33.4"], "patch version not allowed, got: 1.33.4"),
+        (["--emulated-version=1.33,kube=1.34"], "duplicate version flag, 1.33 and kube=1.34"),
         (["--show-hidden-metrics-for-version=1.1"], "--show-hidden-metrics-for-version"),
         (["--allow-metric-labels=metric=a"], "--allow-metric-labels"),
         (["--vmodule=queue=many"], "--vmodule"),

@@ -60,14 +60,16 @@ def test_nodes_of_several_minor_versions_are_a_warning(tmp_path: Path) -> None:
     )
 
 
-def test_a_snapshot_is_decided_as_its_api_server(tmp_path: Path) -> None:
-    cluster = cluster_of(tmp_path, "v1.33.4", kubernetesVersion="v1.34.1")
+@pytest.mark.parametrize("field", ["serverVersion", "kubernetesVersion"])
+def test_a_snapshot_is_decided_as_its_api_server(tmp_path: Path, field: str) -> None:
+    versions: dict[str, Any] = {field: "v1.34.1"}
+    cluster = cluster_of(tmp_path, "v1.33.4", **versions)
     assert str(version_of(cluster)) == "decides as Kubernetes 1.34: the version of its API server is v1.34.1"
     assert version_of(cluster.altered(pods=())).minor == version_of(cluster).minor
 
 
 def test_a_snapshot_of_another_api_server_is_refused(tmp_path: Path) -> None:
-    cluster = cluster_of(tmp_path, "v1.33.4", kubernetesVersion="v1.29.1")
+    cluster = cluster_of(tmp_path, "v1.33.4", serverVersion="v1.29.1")
     with pytest.raises(InputError, match=r"API server: version 1\.29 is not supported, .* or --emulated-version"):
         version_of(cluster)
 

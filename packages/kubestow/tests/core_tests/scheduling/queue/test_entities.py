@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from core_tests.observability.harness import Observed, observe
 from core_tests.scheduling.gangs.groups import group, member, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message, remaining
-from kubestow.api.core import Pod
+from kubestow.api.core import Pod, PodResourceClaim
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
@@ -161,6 +162,38 @@ def test_a_group_that_loses_a_pod_is_gated() -> None:
         assert places(harness) == {}
 
     run(scenario, node("n", cpu="1"), group("train", 3))
+
+
+def test_a_group_is_ready_when_the_pod_that_gated_it_is_deleted() -> None:
+    """No event would open the gate of a pod that is gone."""
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        gang = members(2, "train", cpu="1")
+        create_pods(harness, [*gang, member("extra", "train", gates=["wait"])])
+        await harness.settle()
+        assert places(harness) == dict.fromkeys(("train-0", "train-1", "extra"), Place.GATED)
+        harness.cluster.put(node("m", cpu="2"))
+        harness.cluster.remove(harness.cluster.pod("extra"))
+        await harness.advance(5)
+        assert bound_count(harness, gang) == 2
+
+    run(scenario, group("train", 2))
+
+
+def test_a_group_that_appears_is_joined_by_pods_with_gates_of_their_own() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        claimed = member("claimed", "train")
+        spec = msgspec.structs.replace(claimed.spec, resource_claims=[PodResourceClaim("r", "missing")])
+        create_pods(harness, [*members(2, "train"), msgspec.structs.replace(claimed, spec=spec)])
+        await harness.advance(5)
+        harness.cluster.put(group("train", 2))
+        await harness.advance(5)
+        assert places(harness) == dict.fromkeys(("train-0", "train-1", "claimed"), Place.GATED)
+        harness.cluster.remove(harness.cluster.pod("claimed"))
+        await harness.advance(5)
+        assert places(harness) == {}
+
+    run(scenario, node("n"))
 
 
 def test_a_group_whose_object_goes_is_dissolved_until_it_comes_again() -> None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from random import Random
+from typing import Any
 
 import pytest
 
+from core_tests.scheduling.gangs.groups import GATES, group, member
+from core_tests.scheduling.gangs.test_composite_pod_groups import composite
 from core_tests.scheduling.queue.random_objects import GPU, random_event, random_pod
+from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.resource import DeviceClass
+from kubestow.api.scheduling import CompositePodGroup, PodGroup, Workload
+from kubestow.cluster.changes.catalog import Catalog
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.rules.minors import MINORS, Minor
 from kubestow.scheduling.queue.hint_index import Amounts, HintIndex
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
+from kubestow.scheduling.queued_pod import QueueingStrategy
 from kubestow.testing import PluginHarness, pod
 
 Keys = Mapping[Hashable, Amounts] | None
@@ -114,6 +122,77 @@ def test_hints_say_queue_only_for_pods_with_a_key_of_the_event(minor: Minor) -> 
                 else:
                     spared += number not in found
     assert queued > 100
+    assert spared > 100
+
+
+NAMES = "abcd"
+
+
+def random_group(random: Random, kind: type) -> Any:
+    """One of a few groups, which may have a composite one as its parent."""
+    name, minimum = random.choice(NAMES), random.choice([0, 1, 2])
+    parent = random.choice(["", *NAMES])
+    if kind is CompositePodGroup:
+        return composite(name, minimum, parent=parent if parent > name else "")
+    if kind is PodGroup:
+        return group(name, minimum, **({"parentCompositePodGroupName": parent} if parent else {}))
+    policy = {"gang": {"minCount": minimum}} if minimum else {"basic": {}}
+    spec = {"podGroups": [{"name": "main", "policy": policy}]}
+    return convert(Workload, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+
+
+def random_member(random: Random, name: str, minor: Minor) -> Pod:
+    of, gates = random.choice(NAMES), ["wait"] if random.random() < 0.1 else []
+    if minor.number == 35:
+        return pod(name, gates=gates, spec={"workloadRef": {"name": of, "podGroup": random.choice(["main", "other"])}})
+    return member(name, of, gates=gates)
+
+
+def random_event_of_groups(random: Random, harness: PluginHarness, minor: Minor) -> tuple[ClusterEvent, Any, Any]:
+    """An event of a group or of a pending pod, after the cluster has changed accordingly."""
+    if random.random() < 0.5:
+        kind = random.choice(KINDS_OF_GROUPS[minor.number])
+        catalog: Catalog[Any] = harness.cluster.catalog(kind)
+        group = random_group(random, kind)
+        old = catalog.get("default", group.metadata.name)
+        catalog.put(group)
+        resource = EventResource.POD_GROUP if kind is PodGroup else kind.resource
+        return ClusterEvent(resource, Action.ADD if old is None else Action.UPDATE), old, group
+    pod = harness.info(random_member(random, f"p{random.random()}", minor))
+    if random.random() < 0.3:
+        return ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.DELETE), pod, None
+    harness.cluster.observe_pod(pod)
+    return ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.ADD), None, pod
+
+
+KINDS_OF_GROUPS: dict[int, list[Any]] = {35: [Workload], 36: [PodGroup], 37: [PodGroup, CompositePodGroup]}
+GATES_OF_GROUPS = {35: GATES, 36: GATES, 37: {"GenericWorkload": True, "CompositePodGroup": True}}
+
+
+@pytest.mark.parametrize("number", KINDS_OF_GROUPS)
+@pytest.mark.parametrize("seed", range(4))
+def test_what_happens_to_groups_has_a_key_of_each_pod_that_it_helps(number: int, seed: int) -> None:
+    random, minor = Random(seed), Minor(number)
+    harness = PluginHarness(minor=minor, gates=GATES_OF_GROUPS[number])
+    hints = QueueingHints(harness.profiles)
+    rejectors = ["GangScheduling"]
+    pods = [harness.info(random_member(random, f"p{number}", minor)) for number in range(30)]
+    index: HintIndex[int] = HintIndex()
+    for place, info in enumerate(pods):
+        harness.cluster.observe_pod(info)
+        index.add(place, hints.keys(info, rejectors))
+    helped = spared = 0
+    for _ in range(150):
+        event, old, new = random_event_of_groups(random, harness, minor)
+        found = set(index.find(hints.keys_of(hints.matching(event), old, new, rejectors=rejectors)))
+        decisions = hints.decisions(event, hints.filtered(event, old, new), old, new)
+        for place, info in enumerate(pods):
+            if decisions.of(info, rejectors=rejectors, pending_plugins=[]) is QueueingStrategy.SKIP:
+                spared += place not in found
+            else:
+                helped += 1
+                assert place in found, (event.label, info.pod, old, new)
+    assert helped > 100
     assert spared > 100
 
 

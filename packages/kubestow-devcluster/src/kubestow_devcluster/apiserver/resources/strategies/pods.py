@@ -268,7 +268,16 @@ def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
         errors += _validate_scheduling_gates(gates, f"{path}.schedulingGates")
     if group := spec.get("schedulingGroup", {}).get("podGroupName", ""):
         errors += validate_name(f"{path}.schedulingGroup.podGroupName", group, dns1123_subdomain_errors)
+    if workload := spec.get("workloadRef"):
+        errors += _validate_workload(workload, f"{path}.workloadRef")
     return errors
+
+
+def _validate_workload(reference: Object, path: str) -> Iterator[FieldError]:
+    yield from validate_name(f"{path}.name", reference.get("name", ""), dns1123_subdomain_errors)
+    yield from validate_name(f"{path}.podGroup", reference.get("podGroup", ""), dns1123_label_errors)
+    if key := reference.get("podGroupReplicaKey"):
+        yield from validate_name(f"{path}.podGroupReplicaKey", key, dns1123_label_errors)
 
 
 def _validate_container(container: Object, path: str, names: set[str]) -> Iterator[FieldError]:

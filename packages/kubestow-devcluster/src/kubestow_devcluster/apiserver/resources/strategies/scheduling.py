@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
-from kubestow.api.formats.names import dns1123_label_errors, qualified_name_errors
+from kubestow.api.formats.names import dns1123_label_errors, dns1123_subdomain_errors, qualified_name_errors
 from kubestow.rules.admission import SYSTEM_PRIORITIES
 from kubestow.rules.defaults import default_resource_claim_spec
 from kubestow_devcluster.apiserver.kinds.kind import ALL_CLIENT_METADATA, RESTStrategy, SpecStrategy
@@ -148,6 +148,31 @@ class WorkloadAlphaStrategy(RESTStrategy):
         return _validate_immutable_spec(new["spec"], old["spec"])
 
 
+class WorkloadOfPodsStrategy(RESTStrategy):
+    """Workloads of scheduling.k8s.io/v1alpha1, which have their groups in themselves."""
+
+    def validate(self, new: Object) -> list[FieldError]:
+        spec, path = new["spec"], "spec.podGroups"
+        errors = []
+        if (controller := spec.get("controllerRef")) is not None:
+            errors += _validate_controller(controller, "spec.controllerRef")
+        groups = spec.get("podGroups") or []
+        if not groups:
+            return [*errors, required_value(path, "must have at least one item")]
+        return [*errors, *_validate_templates(groups, path, _validate_group_of_pods)]
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        fields = ["podGroups"] if old["spec"].get("controllerRef") is None else ["controllerRef", "podGroups"]
+        return [
+            *self.validate(new),
+            *(
+                invalid_value(field, new["spec"].get(field), "field is immutable")
+                for field in fields
+                if new["spec"].get(field) != old["spec"].get(field)
+            ),
+        ]
+
+
 class WorkloadStrategy(RESTStrategy):
     """Workloads of scheduling.k8s.io/v1beta1."""
 
@@ -225,6 +250,36 @@ def _validate_group(
         errors += is_disrupted(mode, f"{path}.disruptionMode")
     if len(claims := spec.get("resourceClaims") or ()) > _MAX_RESOURCE_CLAIMS:
         errors.append(too_many(f"{path}.resourceClaims", len(claims), _MAX_RESOURCE_CLAIMS))
+    return errors
+
+
+def _validate_group_of_pods(group: Object, path: str) -> list[FieldError]:
+    """The policy of a group in a workload of v1alpha1."""
+    path = f"{path}.policy"
+    policy, problem = group.get("policy") or {}, "exactly one of `basic`, `gang` is required"
+    members = [name for name in ("basic", "gang") if policy.get(name) is not None]
+    if not members:
+        return [required_value(path, problem)]
+    if len(members) > 1:
+        return [invalid_value(path, "{`basic`, `gang`}", f"{problem}, but multiple fields are set")]
+    minimum = policy["gang"].get("minCount", 0) if "gang" in members else 1
+    return [invalid_value(f"{path}.gang.minCount", minimum, "must be greater than 0")] if minimum < 1 else []
+
+
+def _validate_controller(reference: Object, path: str) -> list[FieldError]:
+    """The object that a workload of v1alpha1 belongs to."""
+    errors = []
+    if group := reference.get("apiGroup"):
+        errors += invalid_values(f"{path}.apiGroup", group, dns1123_subdomain_errors(group))
+    for field in ("kind", "name"):
+        name = reference.get(field)
+        if not name:
+            errors.append(required_value(f"{path}.{field}"))
+        elif name in (".", ".."):
+            errors.append(invalid_value(f"{path}.{field}", name, f"may not be '{name}'"))
+        else:
+            problems = [f"may not contain '{character}'" for character in "/%" if character in name]
+            errors += invalid_values(f"{path}.{field}", name, problems)
     return errors
 
 
