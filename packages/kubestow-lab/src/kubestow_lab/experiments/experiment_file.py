@@ -86,7 +86,8 @@ class NamedTrace(_Part, frozen=True):
     """Pods that arrive: of a published ``trace``, of ``workload`` files, or of a ``sample`` of this package.
 
     ``order`` shuffled: the pods arrive at once, in an order that the seed decides. With a ``load``, further pods are
-    drawn at random from them, or the last ones are left out, until the load is reached.
+    drawn at random from them, or the last ones are left out, until the load is reached. ``node_order`` shuffled: the
+    names of the nodes start with a number that the seed gives them, which decides among equal ones with ``ties: name``.
     """
 
     name: str
@@ -99,6 +100,7 @@ class NamedTrace(_Part, frozen=True):
     workload: list[str] = []
     sample: str = ""
     order: Literal["trace", "shuffled"] = "trace"
+    node_order: Literal["trace", "shuffled"] = "trace"
     load: Load | None = None
 
     def __post_init__(self) -> None:
@@ -280,11 +282,13 @@ class Experiment:
     def _trace(self, name: str) -> tuple[int, NamedTrace]:
         return next((index, each) for index, each in enumerate(self.document.traces) if each.name == name)
 
-    def ordered(self, run: Run, cluster: ClusterObjects, arrivals: Arrivals) -> Arrivals:
-        """The pods of a run in the order of its seed. Raises InputError for a load that no pod adds to."""
+    def ordered(self, run: Run, cluster: ClusterObjects, arrivals: Arrivals) -> tuple[ClusterObjects, Arrivals]:
+        """The nodes and pods of a run in the order of its seed. Raises InputError for a load that no pod adds to."""
         index, trace = self._trace(run.trace)
+        if trace.node_order == "shuffled":
+            cluster = with_shuffled_nodes(cluster, Random(f"{run.seed}/nodes"))
         if trace.order == "trace":
-            return arrivals
+            return cluster, arrivals
         load = trace.load
         wanted, resource = None, ""
         if load is not None:
@@ -295,7 +299,7 @@ class Experiment:
             pods = shuffled(arrivals.pods, Random(run.seed), resource, wanted)
         except InputError as error:
             raise InputError(self.subject, error.problem, place=f"traces[{index}].load") from None
-        return replace(arrivals, pods=pods)
+        return cluster, replace(arrivals, pods=pods)
 
     def options(self, run: Run) -> SimulationOptions:
         """The options of the simulation of a run."""
@@ -376,6 +380,24 @@ def shuffled(pods: Sequence[Arrival], random: Random, resource: str = "", wanted
                 order.append(number)
                 arrived += amounts[number]
     return [_renamed(pods[number], position) for position, number in enumerate(order)]
+
+
+def with_shuffled_nodes(cluster: ClusterObjects, random: Random) -> ClusterObjects:
+    """The cluster with random numbers before the names of its nodes, such as ``0042-a``, and its pods on these."""
+    numbers = list(range(len(cluster.nodes)))
+    random.shuffle(numbers)
+    width = len(str(max(numbers, default=0)))
+    names = {
+        node.metadata.name: f"{number:0{width}}-{node.metadata.name}"
+        for node, number in zip(cluster.nodes, numbers, strict=True)
+    }
+    changed = msgspec.structs.replace
+    nodes = [changed(node, metadata=changed(node.metadata, name=names[node.metadata.name])) for node in cluster.nodes]
+    pods = [
+        changed(pod, spec=changed(pod.spec, node_name=names.get(pod.spec.node_name, pod.spec.node_name)))
+        for pod in cluster.pods
+    ]
+    return cluster.altered(nodes=nodes, pods=pods)
 
 
 def _amounts(pods: Sequence[Arrival], resource: str) -> list[int]:

@@ -130,7 +130,7 @@ def _run(encoded: bytes, folder: Path, run: Run) -> RunRecord:
 def _simulate(encoded: bytes, folder: Path, run: Run) -> RunRecord:
     experiment = _decoded(encoded)
     cluster, given = _workload(encoded, experiment.source_of(run))
-    arrivals = experiment.ordered(run, cluster, given)
+    cluster, arrivals = experiment.ordered(run, cluster, given)
     scheduler = experiment.scheduler(run.policy)
     simulation = Simulation(
         cluster,

@@ -22,9 +22,9 @@ _WHOLE = 1000
 
 @dataclass(frozen=True, slots=True)
 class TypicalGpuPods:
-    """The most frequent pods of a workload, by CPU, GPUs, thousandths of each and models, with their shares of it."""
+    """The most frequent pods of a workload, by CPU, GPUs, thousandths of each and models, with their numbers."""
 
-    shapes: tuple[tuple[PodShape, float], ...]
+    counts: tuple[tuple[PodShape, int], ...]
 
     @classmethod
     def of(cls, pods: Iterable[PodShape], *, coverage: float = 0.95) -> TypicalGpuPods:
@@ -37,7 +37,13 @@ class TypicalGpuPods:
                 break
             covered += count
             kept.append((shape, count))
-        return cls(tuple((shape, count / covered) for shape, count in kept))
+        return cls(tuple(kept))
+
+    @property
+    def shapes(self) -> tuple[tuple[PodShape, float], ...]:
+        """The pods with their shares of them all."""
+        total = sum(count for _, count in self.counts)
+        return tuple((shape, count / total) for shape, count in self.counts)
 
     def fragments(
         self, idle: NDArray[np.int64], free_cpu: NDArray[np.int64], models: Sequence[str]

@@ -58,6 +58,7 @@ COMMANDS: dict[str, _Command] = {
     "tune": _Command(None, "Search plugin weights and arguments that suit a workload.", _LAB),
     "experiment": _Command(None, "Compare policies on traces with several seeds and confidence intervals.", _LAB),
     "evaluate": _Command(None, "Evaluate a policy that a program wrote, in a confined process.", _LAB),
+    "paper": _Command(None, "Measure the tables of papers again, beside the published numbers.", _LAB),
     "deschedule": _Command("deschedule", "Evict pods by a descheduler policy, or try it offline."),
     "explain": _Command("explain", "Explain why a pod is on its node or on none, and what would help."),
     "trace": _Command(None, "List the calls of one pod at every extension point.", _LAB),
