@@ -85,7 +85,10 @@ class NodePower(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class NodePowers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The power of nodes by the value of a label; ``gpu_resource`` is the resource whose requests make GPUs busy."""
+    """The power of nodes by the value of a label; ``gpu_resource`` is the resource whose requests make GPUs busy.
+
+    ``gpus_per_unit`` is how many GPUs one of it is, 0.001 for thousandths.
+    """
 
     label: str
     values: dict[str, NodePower]
