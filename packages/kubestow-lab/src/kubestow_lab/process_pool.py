@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 
 
 def usable_cores() -> int:
@@ -26,4 +27,16 @@ def process_pool(count: int | None = None, *, preload: str) -> ProcessPoolExecut
         return None
     context = get_context("forkserver")
     context.set_forkserver_preload([preload])
-    return ProcessPoolExecutor(count, context)
+    return ProcessPoolExecutor(count, context, initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Have this worker end when the process that has the pool does: one that is killed cannot tell its workers."""
+    Thread(target=_await_parent, name="await-parent", daemon=True).start()
+
+
+def _await_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
