@@ -335,8 +335,8 @@ def fgd(
     The folder has the CSV lists of Alibaba's cluster-trace-gpu-v2023, ``--pods`` and ``--nodes`` name two of them. The
     experiment is that of Weng et al. (USENIX ATC 2023): the pods of a list arrive in random order, then further ones
     drawn from it, until their GPU requests are 130 % of the cluster's; nothing departs, all nodes are scored, and of
-    the best the first by name is chosen. For each policy the mean over the runs of the allocated GPUs is printed, as a
-    percentage of the cluster's, and the CPU time of all runs.
+    the best the first by name is chosen, where names start with random numbers. For each policy the mean over the runs
+    of the allocated GPUs is printed, as a percentage of the cluster's, and the CPU time of all runs.
 
     With ``--expected``, a table of published means (columns workload, policy, alloc_pct_at_130), the exit status is 1
     if a mean differs by more than ``--tolerance`` percentage points.
@@ -373,6 +373,7 @@ def _published(path: Path | None, pods: str) -> dict[str, float]:
 def _allocated_shares(folder: Path, pods: str, nodes: str, policy: str, seeds: range) -> list[float]:
     """The allocated share of all GPUs for each seed."""
     from kubestow_contrib.fragmentation import FragmentationGradientDescent, TypicalPod, typical_pods
+    from kubestow_lab.experiments.experiment_file import with_shuffled_nodes
     from kubestow_lab.traces import openb
     from kubestow_lab.traces.loading import load_trace
 
@@ -390,8 +391,9 @@ def _allocated_shares(folder: Path, pods: str, nodes: str, policy: str, seeds: r
     shares = []
     for seed in seeds:
         with gc_tuning.paused():
-            run = _FragmentationRun(cluster, policy, args)
-            order = _arrivals(requests, capacity, Random(seed))
+            random = Random(seed)
+            order = _arrivals(requests, capacity, random)
+            run = _FragmentationRun(with_shuffled_nodes(cluster, random), policy, args)
             for info, number in zip(_arriving(run.cache, templates, order), order, strict=True):
                 run.arrive(info, requests[number])
         shares.append(run.allocated / capacity)

@@ -38,7 +38,7 @@ def installations() -> dict[str, list[str]]:
     return {
         "development": [
             *dependencies(sorted(ROOT.glob("packages/*/pyproject.toml"))),
-            *(*lab["flow"], *lab["gym"], *lab["mcp"], *groups["dev"], *BUILD),
+            *(*lab["experiment"], *lab["flow"], *lab["gym"], *lab["mcp"], *groups["dev"], *BUILD),
         ],
         "build": list(BUILD),
         "image": dependencies(ROOT / "packages" / name / "pyproject.toml" for name in IMAGE),

@@ -26,8 +26,8 @@ from kubestow_lab.comparison.pod_differences import (
     pod_differences,
 )
 from kubestow_lab.comparison.recorded_runs import RecordedRun
-from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS, MetricChange, metrics_of
 from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
+from kubestow_lab.metrics.run_metrics import METRICS, RESOURCE_METRICS, MetricChange, metric_of, metrics_of, pod_counts
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.outcomes import PodOutcome
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
@@ -51,6 +51,12 @@ class Side:
         """The notes, then the remarks of the result."""
         return (*self.notes, *self.result.remarks)
 
+    def metrics(self) -> dict[str, float]:
+        """The metrics that need no other side; a run of a record has the numbers of pods only."""
+        if isinstance(self.result, RecordedRun):
+            return pod_counts(self.result.outcomes)
+        return metrics_of(self.result)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SimulationComparison(Displayed):
@@ -70,15 +76,13 @@ class SimulationComparison(Displayed):
         """Compare two results; with ``messages``, pods differ that are pending in both for other reasons."""
         pods = pod_differences(baseline.result.outcomes, candidate.result.outcomes, messages=messages)
         changes = Counter(difference.change for difference in pods)
-        before, after = metrics_of(baseline.result), metrics_of(candidate.result)
+        before, after = baseline.metrics(), candidate.metrics()
         for name, change in (("lost", PodChange.LOST), ("won", PodChange.WON), ("moved", PodChange.MOVED)):
             before[name], after[name] = 0, changes[change]
         before["changed"], after["changed"] = 0, len(pods)
         changed = {}
         for name in sorted(before.keys() & after.keys(), key=_position):
-            family, dot, _ = name.partition(".")
-            metric = RESOURCE_METRICS[family] if dot else METRICS[name]
-            changed[name] = MetricChange(name, metric, before[name], after[name])
+            changed[name] = MetricChange(name, metric_of(name), before[name], after[name])
         return cls(baseline, candidate, pods, changed)
 
     @property

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from kubestow.reports.model import Span, Table, counted
 from kubestow_lab.comparison.minor_changes import Cause
 from kubestow_lab.comparison.pod_differences import DifferenceGroup, PodChange, PodDifference
-from kubestow_lab.comparison.simulation_metrics import MetricChange, Unit
 from kubestow_lab.comparison.thresholds import CheckedThreshold
+from kubestow_lab.metrics.run_metrics import MetricChange, Unit
 
 #: Shown even if they are equal.
 _ALWAYS_SHOWN = ("pending", "placed")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kubestow.errors import InputError
-from kubestow_lab.comparison.simulation_metrics import is_metric, metric_lines
+from kubestow_lab.metrics.run_metrics import is_metric, metric_lines
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,

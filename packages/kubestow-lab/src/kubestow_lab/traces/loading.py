@@ -66,13 +66,20 @@ def load_trace(
         start = 0.0 if not assumptions and window is None else trace.start
         if window is not None:
             trace, start = trace.window(*window), start + window[0]
-        cluster = ClusterObjects(nodes=_nodes(trace))
-        cluster.summary.read["Node"] = len(cluster.nodes)
-        arrivals = _arrivals(trace, start, settings, cluster.admission)
+        cluster, arrivals = trace_objects(trace, settings, start=start)
         arrivals.assumptions = assumptions
         if not arrivals.pods:
             raise InputError(text, "has no pods" + (" in the window" if window else ""))
         return cluster, arrivals
+
+
+def trace_objects(
+    trace: ClusterTrace, settings: Assumptions | None = None, *, start: float = 0.0
+) -> tuple[ClusterObjects, Arrivals]:
+    """The cluster and the pods of a trace that was read; its time ``start``, in seconds, is the time 0 of the pods."""
+    cluster = ClusterObjects(nodes=_nodes(trace))
+    cluster.summary.read["Node"] = len(cluster.nodes)
+    return cluster, _arrivals(trace, start, settings or Assumptions(), cluster.admission)
 
 
 def _openb(folder: Path, pods: str, nodes: str) -> ClusterTrace:

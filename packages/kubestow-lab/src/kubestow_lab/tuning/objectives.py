@@ -8,7 +8,8 @@ import numpy as np
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
-from kubestow_lab.comparison.simulation_metrics import metrics_of
+from kubestow_lab.metrics.energy_and_cost import node_cost
+from kubestow_lab.metrics.run_metrics import metrics_of
 from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.tuning.search_space import SearchSpace
 
@@ -32,7 +33,7 @@ def measure(result: SimulationResult, objectives: Sequence[str], prices: Mapping
         "fragmentation": float(np.mean([metrics[f"fragmentation.{name}"] for name in used])) if used else 0.0,
         "spread": float(np.mean([metrics.get(f"imbalance.{name}", 0.0) for name in ("cpu", "memory")])),
         "nodes": metrics["nodesUsed"],
-        "cost": float(sum(prices[state.name] for state in result.nodes if prices and state.pods)),
+        "cost": node_cost(result, prices) if prices else 0.0,
         "preemptions": float(metrics["preemptions"]),
     }
     return tuple(figures[name] for name in objectives)
@@ -51,15 +52,6 @@ def check_objectives(objectives: Sequence[str], space: SearchSpace, cluster: Clu
 
 
 def _prices(space: SearchSpace, cluster: ClusterObjects) -> dict[str, float]:
-    listed = space.prices
-    if listed is None:
+    if space.prices is None:
         raise InputError(space.subject, "has no prices, which the objective cost needs", place="prices")
-    prices = {}
-    for node in cluster.nodes:
-        value = node.metadata.labels.get(listed.label, "")
-        if value not in listed.values:
-            has = f"has the label {listed.label}={value}" if value else f"has no label {listed.label}"
-            problem = f"no price for node {node.metadata.name}, which {has}"
-            raise InputError(space.subject, problem, place="prices.values")
-        prices[node.metadata.name] = listed.values[value]
-    return prices
+    return space.prices.of_nodes(cluster.nodes, space.subject)

@@ -36,6 +36,7 @@ from kubestow.engine.input.documents import convert_part, read_yaml
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.interface import ScorePlugin
 from kubestow.framework.profile import Registry, implements
+from kubestow_lab.metrics.energy_and_cost import NodePrices
 
 Object = dict[str, Any]
 Candidate = tuple[int, ...]
@@ -57,17 +58,6 @@ class _Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("expected min <= max and step >= 1")
         if (self.max - self.min) // self.step >= _MOST_VALUES:
             raise ValueError(f"expected at most {_MOST_VALUES} values")
-
-
-class NodePrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The price of a node in use, by the value of a label."""
-
-    label: str
-    values: dict[str, float]
-
-    def __post_init__(self) -> None:
-        if any(not 0 <= price < math.inf for price in self.values.values()):
-            raise ValueError("expected prices that are not negative")
 
 
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

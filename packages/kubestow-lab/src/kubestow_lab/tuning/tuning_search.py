@@ -7,7 +7,6 @@ seed and on earlier results alone: a generation has a fixed size, however many p
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
@@ -15,7 +14,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.machinery import PathFinder
-from multiprocessing import get_context
 from random import Random
 
 from kubestow import config
@@ -23,6 +21,7 @@ from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.interface import Plugin
+from kubestow_lab.process_pool import process_pool
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from kubestow_lab.tuning.objectives import check_objectives, measure
@@ -165,15 +164,11 @@ def _processes(count: int | None, plugins: Sequence[type[Plugin]]) -> ProcessPoo
 
     None if there should be only one, or if the plugins cannot be imported in others.
     """
-    if count is None:
-        count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     # A module that was loaded from a file is known in this process only.
     packages = {plugin.__module__.partition(".")[0] for plugin in plugins}
-    if count == 1 or any(name == "__main__" or PathFinder.find_spec(name) is None for name in packages):
+    if any(name == "__main__" or PathFinder.find_spec(name) is None for name in packages):
         return None
-    context = get_context("forkserver")  # forking this process is not safe, because it may have threads
-    context.set_forkserver_preload([__name__])
-    return ProcessPoolExecutor(count, context)
+    return process_pool(count, preload=__name__)
 
 
 def _evaluation(

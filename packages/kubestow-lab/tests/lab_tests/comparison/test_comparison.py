@@ -23,7 +23,7 @@ from kubestow.framework.interface import ScorePlugin
 from kubestow_lab.ci_reports import comparison_junit, comparison_markdown
 from kubestow_lab.comparison.comparison import SimulationComparison, compare
 from kubestow_lab.comparison.pod_differences import PodChange
-from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS
+from kubestow_lab.metrics.run_metrics import METRICS, RESOURCE_METRICS
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import SimulationOptions, SimulationProgress
 from kubestow_lab.simulation.simulation_result import SimulationResult

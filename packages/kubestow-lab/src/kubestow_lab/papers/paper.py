@@ -1,0 +1,175 @@
+"""A table of a paper: published and measured numbers row by row, and the papers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kubestow.errors import InputError
+from kubestow.reports.model import Block, Paragraph, Span, Table, counted
+from kubestow.reports.text import Displayed
+from kubestow_lab.metrics.intervals import Estimate
+from kubestow_lab.papers import fgd
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper: where its numbers are from, what is measured, and in which unit.
+
+    ``measure`` takes the folder of the data, the workloads, the seeds, the folder of the results, the number of
+    processes, and what is called with the runs that have ended and their number; it returns the estimate of each
+    (workload, policy). ``tolerance`` is the greatest difference to a published number that needs no explanation.
+    """
+
+    name: str
+    title: str
+    source: str
+    quantity: str
+    data: str
+    download: str
+    tolerance: float
+    published: Callable[[], dict[tuple[str, str], float]]
+    workloads: tuple[str, ...]
+    default_workloads: tuple[str, ...]
+    measure: Callable[..., dict[tuple[str, str], Estimate]]
+    notes: tuple[str, ...] = ()
+
+
+PAPERS = {
+    "fgd": Paper(
+        "fgd",
+        "Weng et al., Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent,"
+        " USENIX ATC 2023",
+        "experiments/analysis/expected_results of github.com/hkust-adsl/kubernetes-scheduler-simulator, 8f3d641",
+        "GPUs allocated when 130 % of them have been requested, in percent",
+        fgd.DATA,
+        "git clone --depth 1 https://github.com/alibaba/clusterdata, folder cluster-trace-gpu-v2023/csv",
+        0.3,
+        fgd.published,
+        fgd.WORKLOADS,
+        ("default", "cpu250", "gpushare100", "gpuspec33"),
+        fgd.measure,
+        (
+            "The authors' random generator is another one, so the orders of pods and nodes are not theirs.",
+            "Nodes get random numbers before their names, as in the authors' program: FGD's scores have many ties, and"
+            " these go to the first name. With the nodes in the order of the list, cpu250 is 1.6 points lower.",
+        ),
+    )
+}
+"""The papers by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A number of a paper, and what was measured."""
+
+    workload: str
+    policy: str
+    published: float
+    measured: Estimate
+    tolerance: float
+
+    @property
+    def difference(self) -> float:
+        """The measured mean minus the published number."""
+        return self.measured.mean - self.published
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the difference is at most the tolerance."""
+        return abs(self.difference) <= self.tolerance
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PaperTable(Displayed):
+    """The table of a paper."""
+
+    paper: Paper
+    rows: tuple[Row, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def is_within(self) -> bool:
+        """Whether all differences are at most the tolerance."""
+        return all(row.is_within for row in self.rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """The table as data for JSON."""
+        paper = self.paper
+        return {
+            "kind": "PaperTable",
+            "paper": paper.name,
+            "title": paper.title,
+            "source": paper.source,
+            "quantity": paper.quantity,
+            "tolerance": paper.tolerance,
+            "seeds": list(self.seeds),
+            "notes": list(paper.notes),
+            "rows": [
+                {
+                    "workload": row.workload,
+                    "policy": row.policy,
+                    "published": row.published,
+                    "measured": row.measured.as_json(),
+                    "difference": row.difference,
+                    "withinTolerance": row.is_within,
+                }
+                for row in self.rows
+            ],
+        }
+
+    def blocks(self) -> Iterator[Block]:
+        """The paper, its rows, and what deviates."""
+        paper = self.paper
+        yield Paragraph(f"{paper.title}\n{paper.quantity}; {counted(len(self.seeds), 'seed')}")
+        numbers = ("published", "measured", "95% interval", "difference")
+        table = Table("workload", "policy", *numbers, "", right=numbers)
+        for row in self.rows:
+            found = row.measured
+            interval = f"{found.low:.2f} to {found.high:.2f}" if found.count > 1 else "-"
+            verdict = Span("ok", "passed") if row.is_within else Span(f"more than {row.tolerance:g}", "failed")
+            values = (f"{row.published:.2f}", f"{found.mean:.2f}", interval, f"{row.difference:+.2f}")
+            table.add(row.workload, row.policy, *values, verdict)
+        yield table
+        yield Paragraph(f"published: {paper.source}", note=True)
+        for note in paper.notes:
+            yield Paragraph(note, note=True)
+
+
+def find_paper(name: str) -> Paper:
+    """The paper with a name. Raises InputError."""
+    if name not in PAPERS:
+        raise InputError("paper", f"no paper {name!r}, expected one of {', '.join(PAPERS)}")
+    return PAPERS[name]
+
+
+def reproduce(
+    paper: Paper,
+    data: Path,
+    folder: Path,
+    *,
+    workloads: Sequence[str] = (),
+    seeds: Sequence[int] = range(42, 52),
+    processes: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> PaperTable:
+    """Measure the rows of some workloads, and compare them with the published numbers.
+
+    ``data`` is the folder of the trace, ``folder`` gets the results; what it has already is not run again. Raises
+    InputError for an unknown workload, and for data that is missing.
+    """
+    chosen = tuple(workloads) or paper.default_workloads
+    for workload in chosen:
+        if workload not in paper.workloads:
+            raise InputError("workload", f"no workload {workload!r}, expected one of {', '.join(paper.workloads)}")
+    if not data.is_dir():
+        raise InputError(str(data), f"no such directory, expected the data of the paper: {paper.download}")
+    published = paper.published()
+    measured = paper.measure(data, chosen, tuple(seeds), folder, processes, progress)
+    rows = (
+        Row(workload, policy, published[workload, policy], found, paper.tolerance)
+        for (workload, policy), found in measured.items()
+    )
+    return PaperTable(paper, tuple(rows), tuple(seeds))
