@@ -78,12 +78,16 @@ class MemoryAPI:
         for subscriber in self._subscribers:
             self._list(list(self._objects), subscriber)
 
+    def begin_watch(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
+        """Deliver lists, and from now on every change."""
+        self._list(resources, subscriber)
+        self._subscribers.append(subscriber)
+
     # -- ClusterAPI --------------------------------------------------------------------------------------------------
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
         """Deliver lists, then every change."""
-        self._list(resources, subscriber)
-        self._subscribers.append(subscriber)
+        self.begin_watch(resources, subscriber)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
