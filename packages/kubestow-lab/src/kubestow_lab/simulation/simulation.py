@@ -8,10 +8,11 @@ it but the time that an attempt takes. A run depends on its input and its seed a
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
@@ -24,7 +25,7 @@ from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
 from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating, extenders_text
-from kubestow.engine.turns import LONGEST_ATTEMPT, SchedulerInTurns, Turns
+from kubestow.engine.turns import LONGEST_ATTEMPT, SchedulerInTurns, Turns, TurnTimer
 from kubestow.errors import InputError, Unreachable
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
@@ -137,7 +138,7 @@ class Simulation:
             with gc_tuning.paused():
                 if not reason:
                     with hold_back_records() as records:
-                        in_turns = _RunInTurns(self, progress)
+                        in_turns = RunInTurns(self, progress)
                         done = in_turns.result()
                     reason = in_turns.turns.refusal or records.first_error
                     if done is not None and not reason:
@@ -197,7 +198,8 @@ class _Run:
         self._decisions = 0
         #: The servers that plugins wanted to ask, by URL.
         self._unasked: dict[str, None] = {}
-        self._scheduled = itertools.groupby(simulation.arrivals.pods, key=lambda arrival: arrival.time)
+        #: The pods that have not arrived yet, in the order of their times.
+        self._arriving = deque(simulation.arrivals.pods)
         self._time, options = time, self._options
         clock = virtual_time.VirtualClock(time, simulation.cluster.time(virtual_time.EPOCH))
         self._recorder = recorder = simulation.recorder(
@@ -211,7 +213,7 @@ class _Run:
             replaces=options.replacements,
             measurements=options.measurements,
         )
-        self._clock = clock
+        self._clock, self._random = clock, Random(options.seed)
         # Pending pods arrive once the scheduler runs.
         given, ties = simulation, FirstByName() if options.ties == "name" else None
         objects = in_load_order((*given.cluster.objects, *given.arrivals.objects))
@@ -222,7 +224,7 @@ class _Run:
         self._scheduler = scheduler = scheduler_kind(
             given.configuration,
             registry=given.registry(),
-            environment=Environment(api, clock, Random(options.seed), recorder, ties, concurrency=concurrency),
+            environment=Environment(api, clock, self._random, recorder, ties, concurrency=concurrency),
             gates=given.gates,
             pod_group_apis=find_pod_group_apis(),
             pod_max_in_unschedulable_pods=options.unschedulable_timeout,
@@ -279,12 +281,14 @@ class _Run:
         self._timeline.sample(self._time.time())
         for arrival in self._pending:
             self._api.arrive(arrival)
-        for time, arrivals in self._scheduled:
-            if not (yield from self._wait_until(time)):
-                return True
-            for arrival in arrivals:
-                self._api.arrive(arrival)
         while True:
+            if self._arriving:
+                time = self._arriving[0].time
+                if not (yield from self._wait_until(time)):
+                    return True
+                while self._arriving and self._arriving[0].time <= time:
+                    self._api.arrive(self._arriving.popleft())
+                continue
             if not (yield from self._wait_until(self._time.time() + _CHECK_PERIOD)):
                 return True
             if self._is_idle():
@@ -433,44 +437,79 @@ class _RunOnEventLoop(_Run):
                 running.result()
 
 
-class _RunInTurns(_Run):
-    """A run without an event loop."""
+class RunInTurns(_Run):
+    """A run without an event loop, which can be made in parts."""
 
-    def __init__(self, simulation: Simulation, progress: Callable[[SimulationProgress], None]) -> None:
+    def __init__(
+        self, simulation: Simulation, progress: Callable[[SimulationProgress], None] = lambda progress: None
+    ) -> None:
         self.turns = Turns()
         kind = partial(SchedulerInTurns, turns=self.turns)
         super().__init__(simulation, progress, self.turns, kind, concurrency=self.turns)
         self._result: SimulationResult | None = None
+        self._steps_left = self._steps()
+        self._next_step: TurnTimer | None = None
+        assert isinstance(self._scheduler, SchedulerInTurns)
+        self._in_turns = self._scheduler
+        with self._standing_in():
+            self._in_turns.begin(self._api.begin_watch)
+        self.turns.call_soon(self._take_step)
+
+    @contextmanager
+    def _standing_in(self) -> Iterator[None]:
+        token = STAND_IN.set(self._stand_in)
+        try:
+            yield
+        finally:
+            STAND_IN.reset(token)
 
     def result(self) -> SimulationResult | None:
         """Run until nothing is left to happen, and collect the results; None after a refusal."""
-        turns, scheduler = self.turns, self._scheduler
-        assert isinstance(scheduler, SchedulerInTurns)
-        token = STAND_IN.set(self._stand_in)
+        turns = self.turns
         try:
-            scheduler.begin(self._api.begin_watch)
-            self._steps_left = self._steps()
-            turns.call_soon(self._take_step)
-            while self._result is None and not turns.refusal:
-                turns.turn()
-            # What is in progress ends, as when a scheduler is shut down.
-            while scheduler.work_in_progress and not turns.refusal:
-                turns.turn()
+            with self._standing_in():
+                while self._result is None and not turns.refusal:
+                    turns.turn()
+                # What is in progress ends, as when a scheduler is shut down.
+                while self._in_turns.work_in_progress and not turns.refusal:
+                    turns.turn()
         finally:
             turns.close()
-            STAND_IN.reset(token)
         return self._result
 
+    def run_until(self, time: float) -> SimulationProgress:
+        """Run until a time, in seconds; everything that is due then has happened. How far the simulation is."""
+        with self._standing_in():
+            while self._result is None and not self.turns.refusal and self.turns.next_call() <= time:
+                self.turns.turn()
+        total = len(self._pending) + len(self._simulation.arrivals.pods)
+        return SimulationProgress(min(self._recorder.counts.attempted, total), total, self.turns.time())
+
+    def arrive(self, arrivals: Sequence[Arrival]) -> None:
+        """Have more pods arrive, at their times or now if these have passed."""
+        self._arriving = deque(sorted((*self._arriving, *arrivals), key=lambda arrival: arrival.time))
+        timer = self._next_step
+        if timer is not None and self._arriving and self._arriving[0].time < timer.when():
+            timer.cancel()
+            self._continue_after(max(0.0, self._arriving[0].time - self.turns.time()))
+
+    def seed(self, seed: int) -> None:
+        """Make the random choices from now on by another seed."""
+        self._random.seed(seed)
+        self._options = replace(self._options, seed=seed)
+
     def _take_step(self) -> None:
+        self._next_step = None
         try:
             seconds = next(self._steps_left)
         except StopIteration as end:
             self._result = self._collect(end.value)
-            scheduler = self._scheduler
-            assert isinstance(scheduler, SchedulerInTurns)
-            self.turns.call_soon(scheduler.stop)
+            self.turns.call_soon(self._in_turns.stop)
         else:
-            self.turns.continue_after(seconds, self._take_step)
+            self._continue_after(seconds)
+
+    def _continue_after(self, seconds: float) -> None:
+        self._next_step = self.turns.continue_after(seconds, self._take_step)
 
 
 def _requests(pods: Iterable[Pod]) -> Iterator[Mapping[str, int]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from typing import Any, TypeVar, cast
@@ -113,12 +114,21 @@ class Turns(Concurrency):
         """Make a call after so many seconds."""
         return self.call_at(self._now + seconds, callback)
 
-    def continue_after(self, seconds: float, call: Callable[[], object]) -> None:
-        """Make a call when a task that sleeps so many seconds would continue: its timer ends one turn before that."""
+    def continue_after(self, seconds: float, call: Callable[[], object]) -> TurnTimer | None:
+        """Make a call when a task that sleeps so many seconds would continue: its timer ends one turn before that.
+
+        None without a timer, for no seconds.
+        """
         if seconds > 0:
-            self.call_later(seconds, lambda: self._due.append(call))
-        else:
-            self._due.append(call)
+            return self.call_later(seconds, lambda: self._due.append(call))
+        self._due.append(call)
+        return None
+
+    def next_call(self) -> float:
+        """When the next call is due, in seconds: now, or at the next timer; infinity without one."""
+        while self._timers and self._timers[0].is_cancelled:
+            heapq.heappop(self._timers)
+        return self._now if self._due else self._timers[0].when() if self._timers else math.inf
 
     def turn(self) -> None:
         """Make the calls that are due; if there are none, let time pass to the next timer first.

@@ -73,6 +73,13 @@ class MemoryAPI:
         for objects in self._objects.values():
             yield from objects.values()
 
+    def copy(self) -> MemoryAPI:
+        """An API server with the same objects and without subscribers."""
+        copied = MemoryAPI()
+        copied._version = self._version
+        copied._objects = {resource: dict(objects) for resource, objects in self._objects.items()}
+        return copied
+
     def relist(self) -> None:
         """Deliver complete lists to all subscribers, as after a watch that could not be resumed."""
         for subscriber in self._subscribers:
