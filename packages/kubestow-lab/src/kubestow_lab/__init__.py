@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kubestow_lab.call_trace import trace
     from kubestow_lab.comparison.comparison import compare
     from kubestow_lab.simulation.arrivals import Arrivals
+    from kubestow_lab.simulation.forked_simulation import ForkedSimulation
     from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
     from kubestow_lab.simulation.simulation_result import SimulationResult
     from kubestow_lab.traces.loading import load_trace
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Arrivals",
     "Cluster",
+    "ForkedSimulation",
     "SchedulerOptions",
     "Simulation",
     "SimulationOptions",
@@ -46,6 +48,7 @@ __all__ = [
 _MODULES = {
     "Arrivals": "kubestow_lab.simulation.arrivals",
     "Cluster": "kubestow.engine.input.cluster_objects:ClusterObjects",
+    "ForkedSimulation": "kubestow_lab.simulation.forked_simulation",
     "SchedulerOptions": "kubestow.engine.pipeline.offline_scheduler",
     "Simulation": "kubestow_lab.simulation.simulation",
     "SimulationOptions": "kubestow_lab.simulation.simulation",

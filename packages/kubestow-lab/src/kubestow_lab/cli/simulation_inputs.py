@@ -193,6 +193,7 @@ class SimulationInput:
     departures: bool
     until: float | None
     measurements: Path | None
+    driver: str
 
     def options(self) -> SimulationOptions:
         """The options, with the defaults of all that have no option on the command line. Raises InputError."""
@@ -209,6 +210,7 @@ class SimulationInput:
         for option, value in (("--until", self.until), ("--measurements", self.measurements)):
             if value is not None:
                 yield from (option, str(value))
+        yield from () if self.driver == "auto" else ("--driver", self.driver)
 
 
 def simulation_options(*, departures: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -237,5 +239,12 @@ def simulation_options(*, departures: bool = True) -> Callable[[Callable[..., An
                 help="Metrics of nodes for plugins: what load-watcher answers, or a NodeMetricsList.",
             ),
             click.option("--until", type=click.FloatRange(min=0), help="End of the simulation, in virtual seconds."),
+            click.option(
+                "--driver",
+                type=click.Choice(["auto", "scheduler"]),
+                default="auto",
+                show_default=True,
+                help="Run the engine alone where that has the same result, or always the whole scheduler.",
+            ),
         ),
     )

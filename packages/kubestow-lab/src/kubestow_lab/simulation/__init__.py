@@ -7,4 +7,5 @@ Nothing here does network I/O or reads the wall clock::
 
 :mod:`.arrivals` reads the pods of a workload, which :mod:`.expansion` creates as controllers would.
 :mod:`.simulated_cluster` answers the scheduler, and :mod:`.simulation_result` is what comes of it.
+:mod:`.forked_simulation` copies a simulation in progress.
 """

@@ -76,3 +76,38 @@ def collect_failures() -> Iterator[_Collector]:
         yield collector
     finally:
         _LOGGER.handlers, _LOGGER.propagate = before
+
+
+class _Records(logging.Handler):
+    """Keeps the records of a run that may be repeated."""
+
+    def __init__(self, emitting: logging.Logger) -> None:
+        super().__init__()
+        self._emitting = emitting
+        self._records: list[logging.LogRecord] = []
+        #: The message of the first error, "" without errors.
+        self.first_error = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._records.append(record)
+        if record.levelno >= logging.ERROR:
+            self.first_error = self.first_error or record.getMessage()
+
+    def emit_all(self) -> None:
+        """Pass all records on."""
+        for record in self._records:
+            self._emitting.callHandlers(record)
+
+
+@contextmanager
+def hold_back_records() -> Iterator[_Records]:
+    """Keep what kubestow logs meanwhile, to be emitted later or not at all."""
+    before = _LOGGER.handlers[:], _LOGGER.propagate
+    emitting = logging.Logger(_LOGGER.name)
+    emitting.handlers, emitting.propagate, emitting.parent = before[0], before[1], _LOGGER.parent
+    records = _Records(emitting)
+    _LOGGER.handlers, _LOGGER.propagate = [records], False
+    try:
+        yield records
+    finally:
+        _LOGGER.handlers, _LOGGER.propagate = before

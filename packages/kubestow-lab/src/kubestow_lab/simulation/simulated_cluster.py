@@ -7,10 +7,11 @@ are deleted or released.
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -36,6 +37,26 @@ from kubestow_lab.simulation.arrivals import Arrival
 from kubestow_lab.simulation.node_metrics import NODE_METRICS_PATH, Measurements, node_metrics
 
 
+class DepartureTimer(Protocol):
+    """A call at a time."""
+
+    def when(self) -> float:
+        """The time, in seconds."""
+
+    def cancel(self) -> None:
+        """Do not make the call."""
+
+
+class DepartureTimers(Protocol):
+    """Virtual time, in which calls are made: a virtual-time loop, or turns."""
+
+    def time(self) -> float:
+        """The time, in seconds."""
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> DepartureTimer:
+        """Make a call at a time, in seconds."""
+
+
 class ArrivalListener(Protocol):
     """Hears of pods that come and go in a simulated cluster."""
 
@@ -50,11 +71,12 @@ class ArrivalListener(Protocol):
 
 
 class SimulatedCluster(MemoryAPI):
-    """An API server in memory with controllers; its changes happen on the running event loop."""
+    """An API server in memory with controllers; pods end by the ``timers``."""
 
     def __init__(
         self,
         clock: Clock,
+        timers: DepartureTimers,
         listener: ArrivalListener,
         *,
         departures: bool = True,
@@ -63,7 +85,7 @@ class SimulatedCluster(MemoryAPI):
     ) -> None:
         super().__init__()
         self._measurements = measurements
-        self._clock, self._listener = clock, listener
+        self._clock, self._timers, self._listener = clock, timers, listener
         self._departures, self._replaces = departures, replaces
         self._volumes = VolumeController(self)
         #: The arrivals of the pods that may end or be replaced, by uid.
@@ -71,7 +93,7 @@ class SimulatedCluster(MemoryAPI):
         #: When which pods end, as a heap; those that were evicted before that included. Equal times keep their order.
         self._ends: list[tuple[float, int, ObjectReference]] = []
         self._end_numbers = itertools.count()
-        self._next_end: asyncio.TimerHandle | None = None
+        self._next_end: DepartureTimer | None = None
 
     def arrive(self, arrival: Arrival) -> None:
         """Create a pod."""
@@ -91,7 +113,7 @@ class SimulatedCluster(MemoryAPI):
         self.put(msgspec.structs.replace(current, spec=spec, status=status))
         arrival = self._arrivals.get(pod.uid)
         if self._departures and arrival is not None and arrival.duration is not None:
-            ends = asyncio.get_running_loop().time() + arrival.duration
+            ends = self._timers.time() + arrival.duration
             heapq.heappush(self._ends, (ends, next(self._end_numbers), pod))
             self._await_next_end()
 
@@ -130,7 +152,7 @@ class SimulatedCluster(MemoryAPI):
         return version
 
     def next_departure(self) -> float | None:
-        """When the next of the pods that are running now ends, in seconds of the event loop."""
+        """When the next of the pods that are running now ends, in seconds of virtual time."""
         return self._ends[0][0] if self._ends else None
 
     def _await_next_end(self) -> None:
@@ -140,11 +162,11 @@ class SimulatedCluster(MemoryAPI):
             if timer.when() == time:
                 return
             timer.cancel()
-        self._next_end = None if time is None else asyncio.get_running_loop().call_at(time, self._end_due_pods, time)
+        self._next_end = None if time is None else self._timers.call_at(time, partial(self._end_due_pods, time))
 
     def _end_due_pods(self, time: float) -> None:
         self._next_end = None
-        now = max(time, asyncio.get_running_loop().time())  # a timer may be early by a rounding error
+        now = max(time, self._timers.time())  # a timer may be early by a rounding error
         while self._ends and self._ends[0][0] <= now:
             _, _, pod = heapq.heappop(self._ends)
             current = self._objects[PODS].get((pod.namespace, pod.name))

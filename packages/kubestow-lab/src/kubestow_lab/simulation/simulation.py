@@ -8,11 +8,13 @@ it but the time that an attempt takes. A run depends on its input and its seed a
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -23,6 +25,7 @@ from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
 from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating, extenders_text
+from kubestow.engine.turns import LONGEST_ATTEMPT, SchedulerInTurns, Turns, TurnTimer
 from kubestow.errors import InputError, Unreachable
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
@@ -30,13 +33,13 @@ from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.reports.model import counted
 from kubestow.rules.requests import requests_by_spec
 from kubestow.scheduling.decision.node_selection import FirstByName
-from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.environment import ASYNCIO, Concurrency, Environment
 from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.node_metrics import Measurements
 from kubestow_lab.simulation.outcomes import OutcomeRecorder, OutcomeState
-from kubestow_lab.simulation.plugin_failures import collect_failures
+from kubestow_lab.simulation.plugin_failures import collect_failures, hold_back_records
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 from kubestow_lab.simulation.simulation_result import Busiest, NodeState, SimulationResult
 from kubestow_lab.simulation.timeline import RequestedAmounts, Timeline, TypicalPods
@@ -60,6 +63,8 @@ class SimulationOptions:
     seconds, after which a pod is tried again without an event (semantics 6.7); by default it never is, because nothing
     has changed for it. ``samples`` is about how many samples the timeline has. ``measurements`` are the metrics of
     nodes for plugins that read some; without them, pods use what they request. No server of metrics is asked.
+    ``driver`` is ``auto`` or ``scheduler``: the latter runs the scheduler on an event loop even if the simulation is
+    one that its engine can do in turns, with the same result (:mod:`kubestow.engine.turns`).
     """
 
     seed: int = 0
@@ -71,10 +76,12 @@ class SimulationOptions:
     unschedulable_timeout: float = math.inf
     samples: int = 100
     measurements: Measurements | None = None
+    driver: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.ties not in ("random", "name"):
-            raise InputError("ties", f"expected random or name, got {self.ties!r}")
+        for name, values in (("ties", ("random", "name")), ("driver", ("auto", "scheduler"))):
+            if getattr(self, name) not in values:
+                raise InputError(name, f"expected {' or '.join(values)}, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +134,20 @@ class Simulation:
         """
 
         def run() -> SimulationResult:
-            with gc_tuning.paused(), collect_failures() as collected:
-                result = virtual_time.run(_Run(self, progress).result())
-            return replace(result, plugin_failures=collected.failures)
+            reason = _needs_event_loop(self)
+            with gc_tuning.paused():
+                if not reason:
+                    with hold_back_records() as records:
+                        in_turns = RunInTurns(self, progress)
+                        done = in_turns.result()
+                    reason = in_turns.turns.refusal or records.first_error
+                    if done is not None and not reason:
+                        records.emit_all()
+                        return done
+                with collect_failures() as collected:
+                    result = virtual_time.run(_run_on_event_loop(self, progress))
+            run = {**result.run, "driver": "scheduler", "driverReason": reason}
+            return replace(result, plugin_failures=collected.failures, run=run)
 
         if not _event_loop_runs():
             return run()
@@ -151,10 +169,28 @@ def _event_loop_runs() -> bool:
     return True
 
 
-class _Run:
-    """One run of a simulation, on the running event loop with virtual time."""
+def _needs_event_loop(simulation: Simulation) -> str:
+    """Why a simulation has to run on an event loop, as far as that is known before it runs; "" if it need not."""
+    if simulation.options.driver != "auto":
+        return "asked for"
+    if simulation.recorder is not OutcomeRecorder:
+        return "the recorder may observe more than turns report"
+    if simulation.options.attempt_seconds > LONGEST_ATTEMPT:
+        return f"an attempt takes more than {LONGEST_ATTEMPT:g} s"
+    return ""
 
-    def __init__(self, simulation: Simulation, progress: Callable[[SimulationProgress], None]) -> None:
+
+class _Run:
+    """One run of a simulation in virtual time, whatever makes time pass."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        progress: Callable[[SimulationProgress], None],
+        time: virtual_time.VirtualTimeLoop | Turns,
+        scheduler_kind: Callable[..., Scheduler],
+        concurrency: Concurrency = ASYNCIO,
+    ) -> None:
         self._simulation, self._options = simulation, simulation.options
         self._progress = progress
         self._pending = [Arrival(pod, 0.0, None, {}) for pod in simulation.cluster.pods if not pod.spec.node_name]
@@ -162,38 +198,33 @@ class _Run:
         self._decisions = 0
         #: The servers that plugins wanted to ask, by URL.
         self._unasked: dict[str, None] = {}
-        self._scheduled = itertools.groupby(simulation.arrivals.pods, key=lambda arrival: arrival.time)
-
-    async def result(self) -> SimulationResult:
-        """Run the scheduler until nothing is left to happen, and collect the results."""
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, virtual_time.VirtualTimeLoop)
-        self._loop = loop
-        options = self._options
-        clock = virtual_time.VirtualClock(loop, self._simulation.cluster.time(virtual_time.EPOCH))
-        self._recorder = recorder = self._simulation.recorder(
-            loop.time, after_attempt=self._attempted, on_change=self._changed
+        #: The pods that have not arrived yet, in the order of their times.
+        self._arriving = deque(simulation.arrivals.pods)
+        self._time, options = time, self._options
+        clock = virtual_time.VirtualClock(time, simulation.cluster.time(virtual_time.EPOCH))
+        self._recorder = recorder = simulation.recorder(
+            time.time, after_attempt=self._attempted, on_change=self._changed
         )
         self._api = api = SimulatedCluster(
             clock,
+            time,
             recorder,
             departures=options.departures,
             replaces=options.replacements,
             measurements=options.measurements,
         )
-        STAND_IN.set(self._stand_in)
-        self._clock = clock
+        self._clock, self._random = clock, Random(options.seed)
         # Pending pods arrive once the scheduler runs.
-        given, ties = self._simulation, FirstByName() if options.ties == "name" else None
+        given, ties = simulation, FirstByName() if options.ties == "name" else None
         objects = in_load_order((*given.cluster.objects, *given.arrivals.objects))
         placed = (pod for pod in given.cluster.pods if pod.spec.node_name)
         for obj in (*given.cluster.nodes, *objects, *placed):
             api.put(obj)
         assert isinstance(given.configuration, config.KubeSchedulerConfiguration)
-        self._scheduler = scheduler = Scheduler(
+        self._scheduler = scheduler = scheduler_kind(
             given.configuration,
             registry=given.registry(),
-            environment=Environment(api, clock, Random(options.seed), recorder, ties),
+            environment=Environment(api, clock, self._random, recorder, ties, concurrency=concurrency),
             gates=given.gates,
             pod_group_apis=find_pod_group_apis(),
             pod_max_in_unschedulable_pods=options.unschedulable_timeout,
@@ -202,14 +233,6 @@ class _Run:
         for obj in custom_objects(custom_resources, scheduler.custom_kinds):
             api.put(obj)
         self._timeline = self._new_timeline()
-        running = asyncio.create_task(scheduler.run())
-        try:
-            await scheduler.started()
-            settled = await self._drive(running)
-            return self._collect(settled)
-        finally:
-            running.cancel()
-            await asyncio.wait((running,))
 
     def _new_timeline(self) -> Timeline:
         arriving = [arrival.pod for arrival in (*self._pending, *self._simulation.arrivals.pods)]
@@ -225,18 +248,18 @@ class _Run:
 
     def _attempted(self) -> None:
         """A decision about a pod was made, which took some time."""
-        self._loop.advance(self._options.attempt_seconds)
+        self._time.advance(self._options.attempt_seconds)
         self._decisions += 1
         if self._decisions % _PROGRESS_PERIOD == 0:
             self._report_progress()
 
     def _report_progress(self) -> None:
         total = len(self._pending) + len(self._simulation.arrivals.pods)
-        self._progress(SimulationProgress(min(self._recorder.counts.attempted, total), total, self._loop.time()))
+        self._progress(SimulationProgress(min(self._recorder.counts.attempted, total), total, self._time.time()))
 
     def _changed(self) -> None:
         """A pod came or went."""
-        self._last_change = now = self._loop.time()
+        self._last_change = now = self._time.time()
         self._timeline.changed(now)
 
     def _stand_in(self, url: str, path: str, query: Mapping[str, str]) -> Any:
@@ -250,53 +273,52 @@ class _Run:
 
     # -- driving ---------------------------------------------------------------------------------------------------
 
-    async def _drive(self, running: asyncio.Task[None]) -> bool:
-        """Have the pods arrive, and wait until nothing is left to happen. False if that took too long."""
-        self._timeline.sample(self._loop.time())
+    def _steps(self) -> Generator[float, None, bool]:
+        """Have the pods arrive, until nothing is left to happen; each step ends with the seconds until the next one.
+
+        Returns False if that took too long.
+        """
+        self._timeline.sample(self._time.time())
         for arrival in self._pending:
             self._api.arrive(arrival)
-        for time, arrivals in self._scheduled:
-            if not await self._sleep_until(time, running):
-                return True
-            for arrival in arrivals:
-                self._api.arrive(arrival)
-        while not running.done():
-            if not await self._sleep_until(self._loop.time() + _CHECK_PERIOD, running):
+        while True:
+            if self._arriving:
+                time = self._arriving[0].time
+                if not (yield from self._wait_until(time)):
+                    return True
+                while self._arriving and self._arriving[0].time <= time:
+                    self._api.arrive(self._arriving.popleft())
+                continue
+            if not (yield from self._wait_until(self._time.time() + _CHECK_PERIOD)):
                 return True
             if self._is_idle():
                 next_departure = self._api.next_departure()
-                if next_departure is None:
+                if next_departure is None or not (yield from self._wait_until(next_departure)):
                     return True
-                if not await self._sleep_until(next_departure, running):
-                    return True
-            elif self._loop.time() - self._last_change > _MAX_IDLE:
+            elif self._time.time() - self._last_change > _MAX_IDLE:
                 return False
-        running.result()
-        return True
 
-    async def _sleep_until(self, time: float, running: asyncio.Task[None]) -> bool:
+    def _wait_until(self, time: float) -> Generator[float, None, bool]:
         """Let the scheduler run until a time; False if the simulation ends before that."""
         until = self._options.until
         ends = until is not None and time > until
-        seconds = (until if ends and until is not None else time) - self._loop.time()
+        seconds = (until if ends and until is not None else time) - self._time.time()
         if seconds > 0:
-            await asyncio.sleep(seconds)
-        if running.done():
-            running.result()
+            yield seconds
         return not ends
 
     def _is_idle(self) -> bool:
         """Whether nothing happens unless a pod arrives or leaves."""
         scheduler = self._scheduler
         counts = scheduler.queue.counts()
-        if counts[Place.GATED] and self._loop.time() - self._last_change <= scheduler.longest_pause:
+        if counts[Place.GATED] and self._time.time() - self._last_change <= scheduler.longest_pause:
             return False  # periodic work of a plugin may admit them
         return not scheduler.queue.is_busy(self._last_change) and not scheduler.work_in_progress
 
     # -- results ---------------------------------------------------------------------------------------------------
 
     def _collect(self, settled: bool) -> SimulationResult:
-        now = self._loop.time()
+        now = self._time.time()
         self._report_progress()
         self._timeline.sample(now)
         outcomes = self._recorder.outcomes
@@ -318,6 +340,7 @@ class _Run:
                 "seconds": round(now, 6),
                 "attempts": self._recorder.counts.attempts,
                 "preemptions": self._recorder.counts.preemptions,
+                "driver": "engine",
             },
             preemptions=tuple(self._recorder.preemptions),
             busiest=self._busiest(),
@@ -373,6 +396,120 @@ class _Run:
         if unreplaced:
             pods = counted(len(unreplaced), "preempted pod was", "preempted pods were")
             yield f"{pods} not created anew, for want of a controller"
+
+
+async def _run_on_event_loop(
+    simulation: Simulation, progress: Callable[[SimulationProgress], None]
+) -> SimulationResult:
+    return await _RunOnEventLoop(simulation, progress).result()
+
+
+class _RunOnEventLoop(_Run):
+    """A run on the running event loop, which has virtual time."""
+
+    def __init__(self, simulation: Simulation, progress: Callable[[SimulationProgress], None]) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, virtual_time.VirtualTimeLoop)
+        super().__init__(simulation, progress, loop, Scheduler)
+
+    async def result(self) -> SimulationResult:
+        """Run the scheduler until nothing is left to happen, and collect the results."""
+        STAND_IN.set(self._stand_in)
+        running = asyncio.create_task(self._scheduler.run())
+        try:
+            await self._scheduler.started()
+            settled = await self._drive(running)
+            return self._collect(settled)
+        finally:
+            running.cancel()
+            await asyncio.wait((running,))
+
+    async def _drive(self, running: asyncio.Task[None]) -> bool:
+        steps = self._steps()
+        while True:
+            try:
+                seconds = next(steps)
+            except StopIteration as end:
+                settled: bool = end.value
+                return settled
+            await asyncio.sleep(seconds)
+            if running.done():
+                running.result()
+
+
+class RunInTurns(_Run):
+    """A run without an event loop, which can be made in parts."""
+
+    def __init__(
+        self, simulation: Simulation, progress: Callable[[SimulationProgress], None] = lambda progress: None
+    ) -> None:
+        self.turns = Turns()
+        kind = partial(SchedulerInTurns, turns=self.turns)
+        super().__init__(simulation, progress, self.turns, kind, concurrency=self.turns)
+        self._result: SimulationResult | None = None
+        self._steps_left = self._steps()
+        self._next_step: TurnTimer | None = None
+        assert isinstance(self._scheduler, SchedulerInTurns)
+        self._in_turns = self._scheduler
+        with self._standing_in():
+            self._in_turns.begin(self._api.begin_watch)
+        self.turns.call_soon(self._take_step)
+
+    @contextmanager
+    def _standing_in(self) -> Iterator[None]:
+        token = STAND_IN.set(self._stand_in)
+        try:
+            yield
+        finally:
+            STAND_IN.reset(token)
+
+    def result(self) -> SimulationResult | None:
+        """Run until nothing is left to happen, and collect the results; None after a refusal."""
+        turns = self.turns
+        try:
+            with self._standing_in():
+                while self._result is None and not turns.refusal:
+                    turns.turn()
+                # What is in progress ends, as when a scheduler is shut down.
+                while self._in_turns.work_in_progress and not turns.refusal:
+                    turns.turn()
+        finally:
+            turns.close()
+        return self._result
+
+    def run_until(self, time: float) -> SimulationProgress:
+        """Run until a time, in seconds; everything that is due then has happened. How far the simulation is."""
+        with self._standing_in():
+            while self._result is None and not self.turns.refusal and self.turns.next_call() <= time:
+                self.turns.turn()
+        total = len(self._pending) + len(self._simulation.arrivals.pods)
+        return SimulationProgress(min(self._recorder.counts.attempted, total), total, self.turns.time())
+
+    def arrive(self, arrivals: Sequence[Arrival]) -> None:
+        """Have more pods arrive, at their times or now if these have passed."""
+        self._arriving = deque(sorted((*self._arriving, *arrivals), key=lambda arrival: arrival.time))
+        timer = self._next_step
+        if timer is not None and self._arriving and self._arriving[0].time < timer.when():
+            timer.cancel()
+            self._continue_after(max(0.0, self._arriving[0].time - self.turns.time()))
+
+    def seed(self, seed: int) -> None:
+        """Make the random choices from now on by another seed."""
+        self._random.seed(seed)
+        self._options = replace(self._options, seed=seed)
+
+    def _take_step(self) -> None:
+        self._next_step = None
+        try:
+            seconds = next(self._steps_left)
+        except StopIteration as end:
+            self._result = self._collect(end.value)
+            self.turns.call_soon(self._in_turns.stop)
+        else:
+            self._continue_after(seconds)
+
+    def _continue_after(self, seconds: float) -> None:
+        self._next_step = self.turns.continue_after(seconds, self._take_step)
 
 
 def _requests(pods: Iterable[Pod]) -> Iterator[Mapping[str, int]]:

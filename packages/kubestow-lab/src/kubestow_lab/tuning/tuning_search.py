@@ -10,10 +10,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.machinery import PathFinder
+from multiprocessing import current_process
 from random import Random
 
 from kubestow import config
@@ -23,6 +24,7 @@ from kubestow.errors import InputError, KubestowError
 from kubestow.framework.interface import Plugin
 from kubestow_lab.process_pool import process_pool
 from kubestow_lab.simulation.arrivals import Arrivals
+from kubestow_lab.simulation.forked_simulation import ForkedSimulation, NotForkable
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from kubestow_lab.tuning.objectives import check_objectives, measure
 from kubestow_lab.tuning.search_space import Candidate, SearchSpace
@@ -31,6 +33,8 @@ from kubestow_lab.tuning.tuning_result import Trial, TuningResult
 #: The trials of a generation, which are evaluated together.
 _GENERATION = 16
 _ATTEMPTS = 200
+#: A cluster is large with so many nodes and pods: to build it takes longer than to start a process.
+_LARGE = 5000
 Figures = tuple[float, ...]
 
 
@@ -70,19 +74,38 @@ class _Problem:
 
     def evaluate(self, candidate: Candidate | None) -> Figures | str:
         """The objectives of a candidate, None for the base configuration; the message of an error."""
-        figures = []
         try:
             tried: Configuration = self.base if candidate is None else self.space.document(self.base, candidate)
-            for run in range(self.runs):
-                options = replace(self.simulation, seed=self.simulation.seed + run)
-                simulation = Simulation(self.cluster, self.arrivals, tried, self.plugins, self.gates, options=options)
-                result = simulation.run()
-                if result.plugin_failures:
-                    return str(result.plugin_failures[0])
-                figures.append(measure(result, self.objectives, self.prices))
+            figures = self._figures(tried)
         except KubestowError as error:  # as text, because it may come from another process
             return str(error)
         return tuple(sum(values) / len(values) for values in zip(*figures, strict=True))
+
+    def _figures(self, tried: Configuration) -> list[Figures]:
+        """The objectives of each run. The runs of a large cluster are forks of one that has not begun."""
+        seeds = [self.simulation.seed + run for run in range(self.runs)]
+        simulation = Simulation(self.cluster, self.arrivals, tried, self.plugins, self.gates, options=self.simulation)
+        measured = partial(measure, objectives=self.objectives, prices=self.prices)
+        if len(seeds) > 1 and _can_be_forked(simulation):
+            with suppress(NotForkable), ForkedSimulation(simulation) as begun:
+                figures = []
+                for seed in seeds:
+                    with begun.fork(seed=seed) as run:
+                        figures.append(run.evaluate(measured))
+                return figures
+        figures = []
+        for seed in seeds:
+            result = replace(simulation, options=replace(self.simulation, seed=seed)).run()
+            if result.plugin_failures:
+                raise KubestowError(str(result.plugin_failures[0]))
+            figures.append(measured(result))
+        return figures
+
+
+def _can_be_forked(simulation: Simulation) -> bool:
+    """Whether a simulation is worth a process of its own, and this one may have such processes."""
+    is_large = len(simulation.cluster.nodes) + len(simulation.cluster.pods) >= _LARGE
+    return is_large and not current_process().daemon
 
 
 def tune(

@@ -12,7 +12,7 @@ import errno
 import selectors
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -77,10 +77,17 @@ def _no_network() -> OSError:
     return OSError(errno.ENETUNREACH, "there is no network in virtual time")
 
 
-class VirtualClock:
-    """The scheduler's clock on a virtual-time loop, which starts at ``epoch``."""
+class Time(Protocol):
+    """Virtual time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, epoch: datetime = EPOCH) -> None:
+    def time(self) -> float:
+        """Seconds since the start."""
+
+
+class VirtualClock:
+    """The scheduler's clock on a virtual-time loop, or in turns; its time starts at ``epoch``."""
+
+    def __init__(self, loop: Time, epoch: datetime = EPOCH) -> None:
         self._loop = loop
         self._epoch = epoch
         #: Seconds since the start of the loop.

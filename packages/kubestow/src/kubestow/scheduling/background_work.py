@@ -12,15 +12,19 @@ from typing import Any, TypeVar
 
 from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
+from kubestow.scheduling.environment import ASYNCIO, Concurrency
 from kubestow.scheduling.interfaces import Clock
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class BackgroundTasks:
     """The running tasks, in the order in which they were started; a task leaves them when it ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, concurrency: Concurrency = ASYNCIO) -> None:
+        self._concurrency = concurrency
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def __iter__(self) -> Iterator[asyncio.Task[Any]]:
@@ -31,7 +35,7 @@ class BackgroundTasks:
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run work that handles its own failures."""
-        task = asyncio.create_task(work)
+        task = self._concurrency.start(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
         return task
@@ -87,9 +91,6 @@ async def _logged(work: Coroutine[Any, Any, None], what: str, name: str = "") ->
         _log.warning("%s", error, extra=fields(err=str(error)))
     except (Exception, SystemExit):  # not even sys.exit() in a plugin ends the scheduler
         _log.exception("%s failed", what, extra=fields(work=name or getattr(work, "__qualname__", str(work))))
-
-
-T = TypeVar("T")
 
 
 class ChangeNotifier:

@@ -1,4 +1,4 @@
-"""The environment of a scheduler: the injected interfaces, the observer of its work, and leadership.
+"""The environment of a scheduler: the injected interfaces, how tasks run, the observer of its work, and leadership.
 
 Of several replicas only the leader schedules (semantics 1.3). A standby watches, so that its caches and its queue are
 up to date, and writes nothing. A leader that loses its Lease stops at once, because its successor may already be
@@ -8,14 +8,59 @@ scheduling the same pods. An implementation of Leadership elects it (:mod:`kubes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from kubestow.scheduling.decision.node_selection import TieBreak
 from kubestow.scheduling.interfaces import Clock, ClusterAPI
 from kubestow.scheduling.observer import Observer
+
+T = TypeVar("T")
+
+
+class Timer(Protocol):
+    """A call that is made later."""
+
+    def cancel(self) -> None:
+        """Do not make the call."""
+
+
+class Wake(Protocol):
+    """What the scheduling loop waits for while no pod is ready."""
+
+    def set(self) -> None:
+        """Have the loop go on."""
+
+    def clear(self) -> None:
+        """Have the next :meth:`wait` block."""
+
+    async def wait(self) -> Any:
+        """Block until it is set."""
+
+
+class Concurrency:
+    """How a scheduler runs what does not end within a scheduling cycle: here on asyncio's running event loop."""
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine from the next turn of the event loop on."""
+        return asyncio.create_task(work)
+
+    async def run_all(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+        """Run coroutines at the same time; their results or exceptions, once all of them have ended."""
+        return await asyncio.gather(*works, return_exceptions=True)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """Call a function after so many seconds."""
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+    def wake(self) -> Wake:
+        """Something to wait for that is not set."""
+        return asyncio.Event()
+
+
+ASYNCIO = Concurrency()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +69,7 @@ class Environment:
 
     ``ties`` chooses among nodes of equal score; None means a random choice, as in kube-scheduler. ``stopwatch``, in
     seconds, measures durations that are only reported; None means the clock. The number of its readings depends on
-    caches, so it is not a part of a flight record.
+    caches, so it is not a part of a flight record. ``concurrency`` runs what takes longer than a scheduling cycle.
     """
 
     api: ClusterAPI
@@ -33,6 +78,7 @@ class Environment:
     observer: Observer = field(default_factory=Observer)
     ties: TieBreak | None = None
     stopwatch: Callable[[], float] | None = None
+    concurrency: Concurrency = ASYNCIO
 
     @property
     def duration_clock(self) -> Callable[[], float]:

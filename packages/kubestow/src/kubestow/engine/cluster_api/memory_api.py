@@ -73,17 +73,28 @@ class MemoryAPI:
         for objects in self._objects.values():
             yield from objects.values()
 
+    def copy(self) -> MemoryAPI:
+        """An API server with the same objects and without subscribers."""
+        copied = MemoryAPI()
+        copied._version = self._version
+        copied._objects = {resource: dict(objects) for resource, objects in self._objects.items()}
+        return copied
+
     def relist(self) -> None:
         """Deliver complete lists to all subscribers, as after a watch that could not be resumed."""
         for subscriber in self._subscribers:
             self._list(list(self._objects), subscriber)
 
+    def begin_watch(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
+        """Deliver lists, and from now on every change."""
+        self._list(resources, subscriber)
+        self._subscribers.append(subscriber)
+
     # -- ClusterAPI --------------------------------------------------------------------------------------------------
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
         """Deliver lists, then every change."""
-        self._list(resources, subscriber)
-        self._subscribers.append(subscriber)
+        self.begin_watch(resources, subscriber)
         try:
             await asyncio.get_running_loop().create_future()
         finally:

@@ -335,7 +335,7 @@ class Dispatcher:
         if lane.patch is None or self._is_closed:
             del self._lanes[uid]
         else:
-            lane.writer = asyncio.create_task(self._write_pending_patches(uid, lane))
+            lane.writer = self._environment.concurrency.start(self._write_pending_patches(uid, lane))
 
 
 @contextlib.contextmanager

@@ -58,7 +58,7 @@ class BindingCycles(Generic[C]):
         self._pre_bind_failures_back_off = gates.minor.has(Behaviour.PRE_BIND_FAILURES_BACK_OFF)
         self._queue, self._waiting_pods, self._extenders = queue, waiting_pods, extenders
         self._dispatcher, self._reports, self._failure_handler = dispatcher, reports, failure_handler
-        self._clock, self._observer = environment.clock, environment.observer
+        self._api, self._clock, self._observer = environment.api, environment.clock, environment.observer
         self._confirmations, self._tasks = confirmations, tasks
 
     def start(self, context: C) -> None:

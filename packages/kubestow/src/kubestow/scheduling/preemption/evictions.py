@@ -112,7 +112,8 @@ class Evictions:
         self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
         self.in_progress, self._dispatcher, self._waiting_pods = in_progress, dispatcher, waiting_pods
         self._api, self._clock, self._observer = environment.api, environment.clock, environment.observer
-        self.tasks = BackgroundTasks()
+        self._concurrency = environment.concurrency
+        self.tasks = BackgroundTasks(environment.concurrency)
         #: The preemptions whose last victim is being evicted, or the watch has not shown that it was, by its uid.
         self._awaited: dict[str, list[_Preemption]] = {}
 
@@ -195,7 +196,7 @@ class Evictions:
             self._dispatcher.patch_status(reference(pod), PodStatusPatch(nominated_node_name=""))
         try:
             *others, last = victims
-            await _run_all([self._evict(victim, preemption) for victim in others])
+            await self._run_all([self._evict(victim, preemption) for victim in others])
             preemption.last = last
             self._awaited.setdefault(last.uid, []).append(preemption)
             self._let_go(preemption)
@@ -265,6 +266,12 @@ class Evictions:
             raise
         self._record(victim, preemption, _PREEMPTED.note)
 
+    async def _run_all(self, evictions: Sequence[Coroutine[Any, Any, None]]) -> None:
+        """Wait for all, even if one fails: none may run on after the preemption has ended. Raises the first failure."""
+        for outcome in await self._concurrency.run_all(evictions):
+            if outcome is not None:
+                raise outcome
+
     def _disruption_condition(self, victim: PodInfo, preemption: _Preemption) -> PodCondition:
         scheduler_name = preemption.preemptors[0].spec.scheduler_name
         return PodCondition(
@@ -296,10 +303,3 @@ async def _run_action(action: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await action()
     except SystemExit as error:  # not even sys.exit() in a plugin ends the scheduler
         raise RuntimeError(f"SystemExit: {error}") from error
-
-
-async def _run_all(evictions: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Wait for all, even if one fails: none may run on after the preemption has ended. Raises the first failure."""
-    for outcome in await asyncio.gather(*evictions, return_exceptions=True):
-        if outcome is not None:
-            raise outcome

@@ -166,7 +166,7 @@ class SchedulerHandle(BaseHandle):
         super().__init__(cluster, gates, environment.random)
         self.profiles, self.extenders = profiles, extenders
         self.resource_claims = DispatchedClaims(environment.api.resource_claims, dispatcher, environment.observer)
-        self.background = BackgroundTasks()
+        self.background = BackgroundTasks(environment.concurrency)
         self.periodic_work = PeriodicWork(environment.clock)
         self._environment, self._requests, self._dispatcher = environment, requests, dispatcher
         self._waiting_pods, self._is_preempting, self._notifier = waiting_pods, is_preempting, notifier

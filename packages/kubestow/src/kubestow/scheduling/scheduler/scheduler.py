@@ -36,7 +36,7 @@ from kubestow.scheduling.cycle.failure_handler import FailureHandler, Scheduling
 from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
-from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
+from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection, Timer
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
 from kubestow.scheduling.events.handlers import EventHandlers, UnreadableObject, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
@@ -49,7 +49,6 @@ from kubestow.scheduling.gangs.placer import GangPlacer
 from kubestow.scheduling.gangs.pod_groups import PodGroupPlacer, PodGroupPreemption, PodGroupSchedulingCycle
 from kubestow.scheduling.gangs.preemption import GangPreemption
 from kubestow.scheduling.gangs.scheduling_cycle import GangSchedulingCycle
-from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
 from kubestow.scheduling.queue.budget import ATTEMPT_BUDGET
@@ -87,6 +86,9 @@ class Scheduler:
     ``registry`` has the plugin classes by name, ``pod_group_apis`` are those of other projects whose pod groups count.
     """
 
+    #: The binding cycles of single pods.
+    _binding_cycles: type[BindingCycles[BindingContext]] = BindingCycles
+
     def __init__(
         self,
         configuration: config.KubeSchedulerConfiguration,
@@ -104,10 +106,12 @@ class Scheduler:
         self.environment = environment
         self._clock = environment.clock
         #: Set when a pod may be ready to be scheduled.
-        self._wake = asyncio.Event()
-        self._alarm = _Alarm(self._clock, self._wake.set)
+        self._wake = environment.concurrency.wake()
+        self._alarm = _Alarm(environment, self._wake.set)
         #: The pod whose attempt is in progress.
         self._attempted: QueuedPod | None = None
+        #: Whether the loop has paused since the last pod of a namespace that is not in debt.
+        self._has_paused = False
         self._acquires_lead_first = configuration.delay_cache_until_active
         self.leadership = leadership or NoLeaderElection()
         #: Set when every watched resource has been listed, and when this scheduler leads.
@@ -119,7 +123,7 @@ class Scheduler:
         self.waiting_pods = WaitingPods(gates.minor)
         self._barriers = GangBarriers()
         self._preemptions = PreemptionsInProgress(self.pods)
-        self._bindings = BackgroundTasks()
+        self._bindings = BackgroundTasks(environment.concurrency)
 
         # Plugins. What they ask of the queue reaches it from the moment it exists.
         self._unreadable_reports = UnreadableReports(
@@ -205,7 +209,7 @@ class Scheduler:
                 gates=gates,
             )
 
-        ordinary = binding_cycles(BindingCycles[BindingContext])
+        self._ordinary_binding_cycles = ordinary = binding_cycles(self._binding_cycles)
         self._scheduling_cycle = SchedulingCycle(
             state,
             pipeline=DecisionPipeline(
@@ -363,42 +367,48 @@ class Scheduler:
         """
         await self.started()
         self._incomplete_gangs.start()
-        has_paused = False  # since the last pod of a namespace that is not in debt
         try:
             while True:
                 # If the lease has expired in a long attempt, another scheduler may decide, until it is renewed or lost.
                 while not self.leadership.holds_lease:  # noqa: ASYNC110  # it expires by the clock, without an event
                     await asyncio.sleep(_PAUSE_WITHOUT_LEASE)
-                self._wake.clear()
-                self.queue.moves.flush()
-                self.queue.moves.continue_moving()
-                began = now = self._clock.monotonic()
-                may_be_left_to_debtors = False
-                while not self.queue.moves.is_moving:
-                    if (queued := self.queue.pop()) is not None:
-                        has_paused = False
-                    elif not has_paused or (queued := self.queue.pop_in_debt()) is None:
-                        may_be_left_to_debtors = not has_paused
-                        break
-                    self._attempted = queued
-                    await self._schedule_one(queued)
-                    self._attempted = None
-                    now = self._clock.monotonic()
-                    if now - queued.attempt_began > ATTEMPT_BUDGET:
-                        self._charge(queued, now)
-                    if now - began > _MAX_STRETCH:
-                        break
-                if self.queue.has_work:
-                    stretch = now - began
-                    pause = stretch * _SHARE_OF_OTHERS if stretch > _LONG_STRETCH else 0.0
-                    if may_be_left_to_debtors:
-                        pause, has_paused = max(pause, _PAUSE_BEFORE_DEBTORS), True
+                pause = await self._run_stretch()
+                if pause is not None:
                     await asyncio.sleep(pause)
                 else:
-                    self._alarm.set(self.queue.moves.next_flush())
                     await self._wake.wait()
         finally:
             self._alarm.cancel()
+
+    async def _run_stretch(self) -> float | None:
+        """One stretch of scheduling cycles; the pause after it in seconds, None to wait until a pod may be ready."""
+        self._wake.clear()
+        self.queue.moves.flush()
+        self.queue.moves.continue_moving()
+        began = now = self._clock.monotonic()
+        may_be_left_to_debtors = False
+        while not self.queue.moves.is_moving:
+            if (queued := self.queue.pop()) is not None:
+                self._has_paused = False
+            elif not self._has_paused or (queued := self.queue.pop_in_debt()) is None:
+                may_be_left_to_debtors = not self._has_paused
+                break
+            self._attempted = queued
+            await self._schedule_one(queued)
+            self._attempted = None
+            now = self._clock.monotonic()
+            if now - queued.attempt_began > ATTEMPT_BUDGET:
+                self._charge(queued, now)
+            if now - began > _MAX_STRETCH:
+                break
+        if not self.queue.has_work:
+            self._alarm.set(self.queue.moves.next_flush())
+            return None
+        stretch = now - began
+        pause = stretch * _SHARE_OF_OTHERS if stretch > _LONG_STRETCH else 0.0
+        if may_be_left_to_debtors:
+            pause, self._has_paused = max(pause, _PAUSE_BEFORE_DEBTORS), True
+        return pause
 
     async def _schedule_one(self, queued: QueuedPod) -> None:
         """One scheduling cycle, of a single pod or of its gang (semantics 5.1, 4.10)."""
@@ -510,10 +520,10 @@ class Scheduler:
 class _Alarm:
     """Calls a function at the earliest of the times that it was set to, in seconds of the clock."""
 
-    def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
-        self._clock, self._ring = clock, ring
+    def __init__(self, environment: Environment, ring: Callable[[], None]) -> None:
+        self._clock, self._concurrency, self._ring = environment.clock, environment.concurrency, ring
         self._time = math.inf
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     def set(self, time: float) -> None:
         """Ring at a time, at once if it has passed."""
@@ -521,7 +531,7 @@ class _Alarm:
             self.cancel()
             self._time = time
             seconds = max(0.0, time - self._clock.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._time_reached)
+            self._timer = self._concurrency.call_later(seconds, self._time_reached)
 
     def cancel(self) -> None:
         """Do not ring."""

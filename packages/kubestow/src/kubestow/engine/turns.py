@@ -1,0 +1,366 @@
+"""Turns: a scheduler in virtual time without an event loop, for simulations in which nothing has to be awaited.
+
+:class:`Turns` orders calls as asyncio does: a turn makes the calls that were due when it began, and where none is due,
+time jumps to the next timer. So a :class:`SchedulerInTurns` makes the same decisions in the same order as a
+:class:`~kubestow.scheduling.scheduler.Scheduler` on a :class:`~kubestow.engine.virtual_time.VirtualTimeLoop`, with the
+same queue, cycles, failure handler, evictions and event handlers. What it does without is tasks: a coroutine that
+never has to wait is run to its end in one turn. One that does wait, such as for Permit or for a write of a PreBind
+plugin, is more than turns can do. Then they are refused (:attr:`Turns.refusal`), and the caller starts again on an
+event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from typing import Any, TypeVar, cast
+
+from kubestow import config
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.errors import APIError
+from kubestow.framework.cycle_state import PodsToActivate
+from kubestow.framework.profile import Registry
+from kubestow.framework.status import Code
+from kubestow.plugins.default_binder import DefaultBinder
+from kubestow.scheduling.cycle.binding_context import BindingContext
+from kubestow.scheduling.cycle.binding_cycle import BindingCycles
+from kubestow.scheduling.decision.pipeline import run_synchronously
+from kubestow.scheduling.environment import Concurrency, Environment
+from kubestow.scheduling.interfaces import Subscriber, reference
+from kubestow.scheduling.observer import Result
+from kubestow.scheduling.queue.budget import ATTEMPT_BUDGET
+from kubestow.scheduling.scheduler import Scheduler
+
+T = TypeVar("T")
+
+#: asyncio's loop makes the calls of timers that are due within the resolution of its clock, and waits no longer than a
+#: day at a time; where times are sums of waits, rounding depends on both. In seconds.
+_CLOCK_RESOLUTION, _LONGEST_WAIT = 1e-9, 86400.0
+
+
+class TurnTimer:
+    """A call at a time, in seconds."""
+
+    __slots__ = ("_call", "_when", "is_cancelled")
+
+    def __init__(self, when: float, call: Callable[[], object]) -> None:
+        self._when, self._call, self.is_cancelled = when, call, False
+
+    def __lt__(self, other: TurnTimer) -> bool:
+        return self._when < other._when
+
+    def when(self) -> float:
+        """The time of the call, in seconds."""
+        return self._when
+
+    def cancel(self) -> None:
+        """Do not make the call."""
+        self.is_cancelled = True
+
+    def run(self) -> None:
+        """Make the call, unless another call of the same turn has cancelled it."""
+        if not self.is_cancelled:
+            self._call()
+
+
+class Turns(Concurrency):
+    """Calls in virtual time, which starts at 0, and coroutines that need no event loop."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._due: deque[Callable[[], object]] = deque()
+        self._timers: list[TurnTimer] = []
+        #: What turns cannot do, once something has asked for it; no further turn is made.
+        self.refusal = ""
+        #: The coroutines that have not ended.
+        self.running: set[TurnTask] = set()
+
+    def close(self) -> None:
+        """End the coroutines that have not ended, and make no call any more."""
+        for task in self.running:
+            task.work.close()
+        self.running.clear()
+        self._due.clear()
+        self._timers.clear()
+
+    def refuse(self, reason: str) -> None:
+        """Make no further turn."""
+        self.refusal = self.refusal or reason
+
+    # -- time and calls ------------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """The virtual time, in seconds."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Advance the virtual time."""
+        self._now += seconds
+
+    def call_soon(self, call: Callable[[], object]) -> None:
+        """Make a call in the next turn."""
+        self._due.append(call)
+
+    def call_at(self, when: float, call: Callable[[], object]) -> TurnTimer:
+        """Make a call at a time, in seconds."""
+        timer = TurnTimer(when, call)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> TurnTimer:
+        """Make a call after so many seconds."""
+        return self.call_at(self._now + seconds, callback)
+
+    def continue_after(self, seconds: float, call: Callable[[], object]) -> TurnTimer | None:
+        """Make a call when a task that sleeps so many seconds would continue: its timer ends one turn before that.
+
+        None without a timer, for no seconds.
+        """
+        if seconds > 0:
+            return self.call_later(seconds, lambda: self._due.append(call))
+        self._due.append(call)
+        return None
+
+    def next_call(self) -> float:
+        """When the next call is due, in seconds: now, or at the next timer; infinity without one."""
+        while self._timers and self._timers[0].is_cancelled:
+            heapq.heappop(self._timers)
+        return self._now if self._due else self._timers[0].when() if self._timers else math.inf
+
+    def turn(self) -> None:
+        """Make the calls that are due; if there are none, let time pass to the next timer first.
+
+        Raises RuntimeError if there is no timer either.
+        """
+        due, timers = self._due, self._timers
+        while timers and timers[0].is_cancelled:
+            heapq.heappop(timers)
+        if not due:
+            if not timers:
+                raise RuntimeError("no call is due and there is no timer")
+            self._now += min(max(0.0, timers[0].when() - self._now), _LONGEST_WAIT)
+        end = self._now + _CLOCK_RESOLUTION
+        while timers and timers[0].when() < end:
+            due.append(heapq.heappop(timers).run)
+        for _ in range(len(due)):
+            due.popleft()()
+
+    # -- concurrency ---------------------------------------------------------------------------------------------------
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine from the next turn on; of a task's methods the result has what a scheduler uses."""
+        return cast("asyncio.Task[T]", TurnTask(self, work))
+
+    async def run_all(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+        """Run coroutines at the same time; their results or exceptions, once all of them have ended."""
+        tasks = [TurnTask(self, work) for work in works]
+        if tasks:
+            await _Ends(tasks)
+        return [task.outcome for task in tasks]
+
+    def wake(self) -> TurnWake:
+        """Something to wait for that is not set."""
+        return TurnWake(self)
+
+
+class TurnTask:
+    """A coroutine that runs in turns: to its end in the next one, unless it awaits :meth:`Turns.run_all`."""
+
+    def __init__(self, turns: Turns, work: Coroutine[Any, Any, Any]) -> None:
+        self._turns, self.work = turns, work
+        turns.running.add(self)
+        self._callbacks: list[Callable[[Any], object]] = []
+        #: What it returned or raised.
+        self.outcome: Any = None
+        turns.call_soon(self.step)
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        """Make a call, with this task, in the turn after its end."""
+        self._callbacks.append(callback)
+
+    def step(self) -> None:
+        """Run on to where the coroutine waits, or to its end."""
+        try:
+            awaited = self.work.send(None)
+        except StopIteration as end:
+            self.outcome = end.value
+        except Exception as error:
+            self.outcome = error
+        else:
+            if isinstance(awaited, _Ends):
+                awaited.continue_with(self._turns, self.step)
+            else:
+                self._turns.refuse("a coroutine waits for an event loop")
+            return
+        self._turns.running.discard(self)
+        for callback in self._callbacks:
+            self._turns.call_soon(lambda callback=callback: callback(self))  # type: ignore[misc]
+
+
+class _Ends:
+    """Waits for the ends of tasks."""
+
+    def __init__(self, tasks: Sequence[TurnTask]) -> None:
+        self._tasks, self._left = tasks, len(tasks)
+
+    def __await__(self) -> Generator[_Ends, None, None]:
+        yield self
+
+    def continue_with(self, turns: Turns, step: Callable[[], object]) -> None:
+        """Have a waiting task continue in the turn after that in which it hears of the last end."""
+
+        def ended(task: Any) -> None:
+            self._left -= 1
+            if not self._left:
+                turns.call_soon(step)
+
+        for task in self._tasks:
+            task.add_done_callback(ended)
+
+
+class TurnWake:
+    """What the scheduling loop waits for."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self.is_set = False
+        self._waiting: Callable[[], object] | None = None
+
+    def set(self) -> None:
+        """Have the waiting call made in the next turn."""
+        if not self.is_set:
+            self.is_set = True
+            if self._waiting is not None:
+                self._turns.call_soon(self._waiting)
+                self._waiting = None
+
+    def clear(self) -> None:
+        """Have the next call wait."""
+        self.is_set = False
+
+    def call_when_set(self, call: Callable[[], object]) -> None:
+        """Make a call in the turn after it has been set."""
+        self._waiting = call
+
+    async def wait(self) -> None:
+        """Not in turns."""
+        self._turns.refuse("a coroutine waits for an event loop")
+
+
+class BindingsInTurns(BindingCycles[BindingContext]):
+    """Binding cycles in turns, most of them without a coroutine for each plugin and request."""
+
+    turns: Turns
+    #: How many are not over.
+    count = 0
+
+    def start(self, context: BindingContext) -> None:
+        """Have the pod bound in the next turn."""
+        if context.permit_timeouts:
+            self.turns.refuse("a Permit plugin delays pods")
+            return
+        self.count += 1
+        self.turns.call_soon(lambda: self._bind_in_turn(context))
+        if (named := context.state.own(PodsToActivate)) is not None:
+            self._activate(named)
+
+    def _bind_in_turn(self, context: BindingContext) -> None:
+        """The binding cycle of one pod; see :meth:`BindingCycles._run_steps` for the steps."""
+        info, node_name, runtime = context.info, context.node_name, context.profile.runtime
+        plugins = runtime.plugins
+        self._observer.binding_started(info)
+        pre_flight = runtime.run_pre_bind_pre_flights(context.state, info, node_name)
+        if pre_flight.status.code is not Code.SKIP:
+            self.turns.refuse("a PreBind plugin has work to do")
+            return
+        if plugins.post_bind or [type(plugin) for plugin in plugins.bind] != [DefaultBinder]:
+            self.turns.refuse("pods are bound by other plugins than DefaultBinder")
+            return
+        self._queue.in_flight.done(info.uid)
+        try:
+            run_synchronously(self._api.bind(reference(info), node_name))
+        except APIError as error:
+            self.turns.refuse(f"a binding failed: {error}")
+            return
+        queued, now = context.queued, self._clock.monotonic()
+        self._observer.attempt_ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
+        first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
+        self._observer.pod_bound(queued, node_name, now - first)
+        if (named := context.state.own(PodsToActivate)) is not None:
+            self._activate(named)
+        self.turns.call_soon(self._ended)
+
+    def _ended(self) -> None:
+        """A task leaves the running ones in the turn after its end."""
+        self.count -= 1
+
+
+class SchedulerInTurns(Scheduler):
+    """A scheduler without an event loop, in a simulation. The environment's concurrency are the ``turns``."""
+
+    _binding_cycles = BindingsInTurns
+
+    def __init__(
+        self,
+        configuration: config.KubeSchedulerConfiguration,
+        *,
+        turns: Turns,
+        registry: Registry,
+        environment: Environment,
+        pod_group_apis: Iterable[PodGroupAPI] = (),
+        gates: config.FeatureGates,
+        pod_max_in_unschedulable_pods: float,
+    ) -> None:
+        super().__init__(
+            configuration,
+            registry=registry,
+            environment=environment,
+            pod_group_apis=pod_group_apis,
+            gates=gates,
+            pod_max_in_unschedulable_pods=pod_max_in_unschedulable_pods,
+        )
+        self._turns = turns
+        self._is_stopped = False
+        wake, bindings = self._wake, self._ordinary_binding_cycles
+        assert isinstance(wake, TurnWake) and isinstance(bindings, BindingsInTurns)
+        self._turn_wake, self._bindings_in_turns = wake, bindings
+        bindings.turns = turns
+        if not gates.enabled("SchedulerAsyncPreemption"):
+            turns.refuse("without SchedulerAsyncPreemption an attempt waits for evictions")
+        if self.longest_pause:
+            turns.refuse("a plugin repeats work periodically")
+        for name, profile in self.profiles.items():
+            if profile.runtime.plugins.gang_source is not None:
+                turns.refuse(f"profile {name} schedules gangs")
+
+    @property
+    def work_in_progress(self) -> bool:
+        return bool(self._bindings_in_turns.count) or super().work_in_progress
+
+    def begin(self, subscribe: Callable[[Sequence[Any], Subscriber], None]) -> None:
+        """List what is watched, and begin to schedule; ``subscribe`` lists resources and delivers later changes."""
+        subscribe(self._watched, self.handlers)
+        self.leading.set()
+        self._schedule_in_turn()
+
+    def stop(self) -> None:
+        """Begin no further attempt; bindings and evictions in progress go on."""
+        self._is_stopped = True
+        self._alarm.cancel()
+
+    def _schedule_in_turn(self) -> None:
+        while not self._is_stopped:
+            pause = run_synchronously(self._run_stretch())
+            if pause is not None:
+                self._turns.continue_after(pause, self._schedule_in_turn)
+                return
+            if not self._turn_wake.is_set:
+                self._turn_wake.call_when_set(self._schedule_in_turn)
+                return
+
+
+#: An attempt may take no more virtual time than this, in seconds: longer ones delay other pods of the namespace.
+LONGEST_ATTEMPT = ATTEMPT_BUDGET
