@@ -10,7 +10,6 @@ import click
 
 from kubestow.cli.ending import run_until, wait_for_signal
 from kubestow.cli.inputs import ClusterConnection, SchedulerInput, connection_options, is_loopback, scheduler_options
-from kubestow.errors import InputError
 from kubestow.rules.minors import Minor
 
 
@@ -39,10 +38,7 @@ def expander(
 
     The same port serves simulations: would pods fit with some nodes more. The cluster is only read.
     """
-    try:
-        from kubestow_lab.expander.expander_server import ExpanderServer, TLSFiles, serve_expander
-    except ModuleNotFoundError as error:
-        raise InputError("kubestow expander", f"needs {error.name}: pip install 'kubestow-lab[expander]'") from None
+    from kubestow_lab.expander.expander_server import ExpanderServer, TLSFiles, serve_expander
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     tls = TLSFiles(tls_cert_file, tls_private_key_file, client_ca_file)

@@ -18,7 +18,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import grpc
 import msgspec
 from aiohttp import web
 
@@ -49,6 +48,11 @@ from kubestow_lab.expander.scale_up import (
     ScaleUpOption,
     ScaleUpSimulator,
 )
+
+try:
+    import grpc
+except ModuleNotFoundError:
+    raise InputError(__name__, "needs gRPC, install kubestow-lab[expander]") from None
 
 _log = logging.getLogger(__name__)
 

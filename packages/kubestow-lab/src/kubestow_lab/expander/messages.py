@@ -14,18 +14,27 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 import msgspec
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, MessageOptions
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.message_factory import GetMessageClass
 
 from kubestow.api.core import Node, Pod
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.meta import convert, decode
 from kubestow.engine.input.object_defaults import with_defaults
-from kubestow.errors import InvalidObject
+from kubestow.errors import InputError, InvalidObject
 from kubestow.rules.defaults import default_pod_level_requests, default_pod_spec, merge_label_keys
+
+try:
+    from google.protobuf.descriptor import FieldDescriptor
+    from google.protobuf.descriptor_pb2 import (
+        DescriptorProto,
+        FieldDescriptorProto,
+        FileDescriptorProto,
+        MessageOptions,
+    )
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import DecodeError, Message
+    from google.protobuf.message_factory import GetMessageClass
+except ModuleNotFoundError:
+    raise InputError(__name__, "needs protobuf, install kubestow-lab[expander]") from None
 
 T = TypeVar("T", Node, Pod)
 

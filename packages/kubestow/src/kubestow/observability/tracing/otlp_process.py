@@ -21,14 +21,19 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 
 import msgspec
-from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from kubestow.errors import InputError
 from kubestow.observability.tracing.attempt_record import LENGTH_BYTES, AttemptRecord, BatchReport, Span, spans_of
 from kubestow.version import VERSION
+
+try:
+    from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+except ModuleNotFoundError:
+    raise InputError(__name__, "needs OpenTelemetry, install kubestow[tracing]") from None
 
 _HTTP_PORT = 4318
 _TRACES_PATH = "/v1/traces"
