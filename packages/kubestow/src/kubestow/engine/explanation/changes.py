@@ -14,9 +14,11 @@ from typing import Any, ClassVar
 import msgspec
 
 from kubestow.api.core import Container, Pod, PodSpec, Taint, Toleration
+from kubestow.api.custom import CustomObject
 from kubestow.api.formats.quantity import millis, units
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.cluster.cache import Cluster as ClusterCache
+from kubestow.cluster.changes.catalog import Catalog
 from kubestow.rules.requests import CPU
 
 replace = msgspec.structs.replace
@@ -236,7 +238,7 @@ class AlterNode(Change):
 
 @dataclass(frozen=True, slots=True)
 class AddNode(Change):
-    """An empty node with the labels, taints and allocatable amounts of another one."""
+    """An empty node with the labels, taints and allocatable amounts of another one, and what plugins read of it."""
 
     kind = "one more node"
     intrusion = _NEW_NODE
@@ -256,9 +258,17 @@ class AddNode(Change):
         if HOSTNAME in labels:
             labels[HOSTNAME] = name
         cache.add_node(replace(model, metadata=replace(model.metadata, name=name, uid=f"node/{name}", labels=labels)))
+        copied: list[Catalog[Any]] = []
+        for catalog in cache.catalogs():
+            about = catalog.get("", self.like)  # such as the NUMA zones of the node
+            if isinstance(about, CustomObject) and about.is_about_node:
+                catalog.put(replace(about, metadata=replace(about.metadata, name=name)))
+                copied.append(catalog)
         try:
             yield
         finally:
+            for catalog in copied:
+                catalog.remove("", name)
             cache.remove_node(name)
 
 
