@@ -222,5 +222,10 @@ def _without_decision(pod: Pod, scheduler: OfflineScheduler) -> str:
     if pod.spec.scheduler_name not in scheduler.profiles:
         return f"spec.schedulerName is {pod.spec.scheduler_name}, which no profile of the configuration has"
     if pod.status.nominated_node_name:
-        return "it has a nominated node, and waits until the pods that were evicted for it have ended"
+        nodes = scheduler.cache.all_nodes()
+        position = nodes.position(pod.status.nominated_node_name)
+        if position is not None and any(other.terminating for other in nodes.pods(position)):
+            return "it has a nominated node, and waits until the pods that were evicted for it have ended"
+        # Since 1.35 a pod is also nominated to the node that it is to be bound to.
+        return "it has a nominated node, and waits on Permit, or for what is done before the binding, such as volumes"
     return ""

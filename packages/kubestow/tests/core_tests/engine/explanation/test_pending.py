@@ -58,6 +58,19 @@ def test_pods_about_which_the_scheduler_does_not_decide_are_listed_with_the_reas
     assert reasons["default/gated",] == "waiting for scheduling gates: [example.com/quota]"
 
 
+def test_a_nominated_pod_waits_for_victims_only_where_there_are_some() -> None:
+    """A pod that waits on Permit is nominated to its node as well."""
+    held = builders.pod("held", nominated="b")
+    preemptor = builders.pod("preemptor", nominated="a")
+    victim = builders.pod("victim", node="a", deleting=True)
+
+    result = pending_by_cause(ClusterObjects.of(NODES, [held, preemptor, victim]), [held, preemptor])
+
+    reasons = {cause.pods: cause.reason for cause in result.causes}
+    assert "evicted for it have ended" in reasons["default/preemptor",]
+    assert "waits on Permit" in reasons["default/held",]
+
+
 def test_a_pod_that_would_preempt_or_fits_needs_no_change() -> None:
     low = [builders.pod(f"low-{node}", node=node, cpu="4", priority=0) for node in "ab"]
     result = pending_by_cause(
