@@ -48,7 +48,7 @@ def nodes(count: int) -> list[dict[str, Any]]:
 
 def _pairs(command: str, node: str) -> dict[str, str]:
     """The labels or annotations that a command gives a node."""
-    found = re.search(rf"kubectl {command} node {node} ([^#\n]*)", PAGE)
+    found = re.search(rf"kubectl {command} (?:--overwrite )?node {node} ([^#\n]*)", PAGE)
     words = found[1].split() if found is not None else []
     return dict(word.replace("$now", IN_SHANGHAI).split("=", 1) for word in words)
 
