@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.feasibility import Feasibility
-from kubestow.framework.interface import MAX_SCORE
+from kubestow.framework.interface import MAX_SCORE, FilterPlugin
 from kubestow.framework.profile import Profile
 from kubestow.plugins.node_ports import NodePorts
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
@@ -73,15 +74,18 @@ class Formulation:
         return placed
 
 
-def why_not_modelled(profile: Profile, pod: PodInfo) -> str:
-    """Why a pod cannot be part of a problem, empty if it can. Raises PluginError."""
+def why_not_modelled(profile: Profile, pod: PodInfo, *, with_gang: bool = False) -> str:
+    """Why a pod cannot be part of a problem, empty if it can. Raises PluginError.
+
+    Pods of a gang cannot, except in a problem that is about the gang as a whole (``with_gang``).
+    """
     if pod.shape.spec.volumes:
         return "has volumes"
     if pod.spec.resource_claims:
         return "has resource claims"
-    if profile.gangs.gang_of(pod) is not None:
+    if not with_gang and profile.gangs.gang_of(pod) is not None:
         return "is in a gang"
-    fit = _fit(profile)
+    fit = filter_plugin(profile, NodeResourcesFit)
     if fit is None:
         return f"profile {profile.scheduler_name} does not filter by resources"
     if any(fit.is_backed_by_devices(name) for name, amount in pod.shape.requests.items() if amount):
@@ -128,7 +132,7 @@ def formulate(
             for score in profile.evaluations.of(pod).score_by_plugin(pod, rows_allowed):
                 if score.plugin in cost_model.preferences and score.weight > 0:
                     costs[rows_allowed] += cost_model.preference_cost * (MAX_SCORE - score.normalized) // MAX_SCORE
-        fit = _fit(profile)
+        fit = filter_plugin(profile, NodeResourcesFit)
         requests = dict(fit.checked_requests(pod.shape.requests)) if fit is not None else {}
         filters_ports = any(isinstance(plugin, NodePorts) for plugin in profile.runtime.plugins.filter)
         ports = pod.shape.host_ports if filters_ports else ()
@@ -180,6 +184,9 @@ def passes_without_pods(found: Feasibility, *, lasting: Collection[str] = ()) ->
     return mask
 
 
-def _fit(profile: Profile) -> NodeResourcesFit | None:
-    """The NodeResourcesFit of a profile that filters."""
-    return next((plugin for plugin in profile.runtime.plugins.filter if isinstance(plugin, NodeResourcesFit)), None)
+P = TypeVar("P", bound=FilterPlugin)
+
+
+def filter_plugin(profile: Profile, kind: type[P]) -> P | None:
+    """The Filter plugin of a class, None if the profile has none."""
+    return next((plugin for plugin in profile.runtime.plugins.filter if isinstance(plugin, kind)), None)

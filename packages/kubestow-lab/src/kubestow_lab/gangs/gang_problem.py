@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,6 @@ from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.topology.domains import DomainSums
-from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.profile import Profile
 from kubestow.plugins.inter_pod_affinity import ANTI_AFFINITY as REPELLED
 from kubestow.plugins.inter_pod_affinity import EXISTING_ANTI_AFFINITY as REPELLED_BY_EXISTING
@@ -31,7 +29,7 @@ from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow.plugins.pod_topology_spread.constraints import selected_label_keys
 from kubestow.plugins.pod_topology_spread.pod_topology_spread import PodTopologySpread
 from kubestow.rules.pods import HostPort
-from kubestow_lab.flow.equivalence import passes_without_pods
+from kubestow_lab.flow.equivalence import filter_plugin, passes_without_pods
 
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -168,24 +166,11 @@ class GangProblem:
         return found
 
 
-def why_not_modelled(profile: Profile, pod: PodInfo) -> str:
-    """Why a pod of a gang cannot be part of a problem, empty if it can. Raises PluginError."""
-    if pod.shape.spec.volumes:
-        return "has volumes"
-    if pod.spec.resource_claims:
-        return "has resource claims"
-    fit = _filter(profile, NodeResourcesFit)
-    if fit is None:
-        return f"profile {profile.scheduler_name} does not filter by resources"
-    if any(fit.is_backed_by_devices(name) for name, amount in pod.shape.requests.items() if amount):
-        return "requests devices"
-    return ""
-
-
 def formulate_gang(cluster: Cluster, profile: Profile, groups: Iterable[Iterable[PodInfo]]) -> GangProblem:
     """The problem of a gang on a cluster as it is. Raises PluginError.
 
-    The pods of each of the ``groups`` have no node, and can be modelled (:func:`why_not_modelled`).
+    The pods of each of the ``groups`` have no node, and can be modelled
+    (:func:`kubestow_lab.flow.equivalence.why_not_modelled`).
     """
     members = [list(pods) for pods in groups]
     # The labels that pods of the gang select each other by matter as soon as one of them is placed.
@@ -197,8 +182,8 @@ def formulate_gang(cluster: Cluster, profile: Profile, groups: Iterable[Iterable
         for pod in pods:
             labels = frozenset((key, value) for key, value in pod.labels.items() if key in keys)
             alike.setdefault((number, pod.namespace, labels, profile.evaluations.group(pod)), []).append(pod)
-    nodes, fit = cluster.all_nodes(), _filter(profile, NodeResourcesFit)
-    filters_ports = _filter(profile, NodePorts) is not None
+    nodes, fit = cluster.all_nodes(), filter_plugin(profile, NodeResourcesFit)
+    filters_ports = filter_plugin(profile, NodePorts) is not None
     kinds = []
     for (group, *_), same in alike.items():
         pod = same[0]
@@ -208,10 +193,10 @@ def formulate_gang(cluster: Cluster, profile: Profile, groups: Iterable[Iterable
         kinds.append(Kind(same, group, requests, ports, passes))
     exclusions: list[Exclusion] = []
     attractions: list[Attraction] = []
-    affinity = _filter(profile, InterPodAffinity)
+    affinity = filter_plugin(profile, InterPodAffinity)
     if affinity is not None:
         exclusions, attractions = _affinity(affinity, nodes, kinds)
-    spreading = _filter(profile, PodTopologySpread)
+    spreading = filter_plugin(profile, PodTopologySpread)
     names = sorted({name for kind in kinds for name in kind.requests})
     return GangProblem(
         nodes,
@@ -222,14 +207,6 @@ def formulate_gang(cluster: Cluster, profile: Profile, groups: Iterable[Iterable
         attractions,
         [] if spreading is None else _spreads(spreading, nodes, kinds),
     )
-
-
-P = TypeVar("P", bound=FilterPlugin)
-
-
-def _filter(profile: Profile, kind: type[P]) -> P | None:
-    """The Filter plugin of a class, None if the profile has none."""
-    return next((plugin for plugin in profile.runtime.plugins.filter if isinstance(plugin, kind)), None)
 
 
 # -- between pods ------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from kubestow.framework.gang import Gang, Placement
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status
 from kubestow_lab.flow.engine_placement import Assignment, EnginePlacement
+from kubestow_lab.flow.equivalence import why_not_modelled
 from kubestow_lab.gangs.gang_model import Answer, GangModel, Quota
 from kubestow_lab.gangs.gang_problem import (
     AFFINITY,
@@ -30,7 +31,6 @@ from kubestow_lab.gangs.gang_problem import (
     SPREADING,
     GangProblem,
     formulate_gang,
-    why_not_modelled,
 )
 
 Amounts = NDArray[np.int64]
@@ -139,7 +139,7 @@ class GangSearch:
             if is_satisfied(gang, {pod.uid for pod, _ in found}):
                 answer.assignments, answer.domain, answer.found_by = found, domain, "scheduler"
                 return answer
-        reasons = {reason for pod in pods if (reason := why_not_modelled(self._profile, pod))}
+        reasons = {reason for pod in pods if (reason := why_not_modelled(self._profile, pod, with_gang=True))}
         if reasons:
             answer.undecided = f"not searched further: a pod {min(reasons)}"
         else:

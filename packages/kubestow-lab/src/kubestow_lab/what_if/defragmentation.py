@@ -29,8 +29,9 @@ from kubestow.framework.profile import Profile
 from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 from kubestow_lab.flow.engine_placement import EnginePlacement
+from kubestow_lab.flow.equivalence import why_not_modelled
 from kubestow_lab.gangs.gang_model import Answer, GangModel, Quota
-from kubestow_lab.gangs.gang_problem import formulate_gang, why_not_modelled
+from kubestow_lab.gangs.gang_problem import formulate_gang
 from kubestow_lab.gangs.gang_search import GangAnswer, GangSearch, SearchOptions, quota_of
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.what_if.node_removal import EvictionBudgets
@@ -184,7 +185,7 @@ class _Planner:
             if pod.metadata.uid in self._uids or not pod.spec.node_name or profile is not self._profile:
                 continue
             info = self._scheduler.cache.shapes.info(unbound(pod))
-            if info.terminating or replacing_controller(pod) is None or profile.gangs.gang_of(info) is not None:
+            if info.terminating or replacing_controller(pod) is None:
                 continue
             if not why_not_modelled(profile, info) and self._budgets.evictable([pod]):
                 found[info.uid] = info
