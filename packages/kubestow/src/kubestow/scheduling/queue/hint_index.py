@@ -19,7 +19,7 @@ Amounts = tuple[int, ...]
 """Amounts that come with a key, each of int64; empty without any."""
 
 KeysByPlugin = Mapping[str, Mapping[Hashable, Amounts] | None]
-"""The hint keys of pods or of an event by plugin; None where the pods or the event cannot be told apart by keys."""
+"""The hint keys of pods or of an event by plugin; None where there are no keys to compare."""
 
 W = TypeVar("W", bound=Hashable)
 K = TypeVar("K", bound=Hashable)
