@@ -6,10 +6,10 @@ A plugin that fails does so for most pods, and each of these is tried again and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from kubestow.log_fields import FIELDS
 
@@ -67,15 +67,8 @@ def _place(record: logging.LogRecord) -> tuple[object, ...]:
 @contextmanager
 def collect_failures() -> Iterator[_Collector]:
     """Collect the failures of plugins that kubestow logs meanwhile. Collections can be nested, the inner one counts."""
-    before = _LOGGER.handlers[:], _LOGGER.propagate
-    emitting = logging.Logger(_LOGGER.name)
-    emitting.handlers, emitting.propagate, emitting.parent = before[0], before[1], _LOGGER.parent
-    collector = _Collector(emitting)
-    _LOGGER.handlers, _LOGGER.propagate = [collector], False
-    try:
+    with _handling(_Collector) as collector:
         yield collector
-    finally:
-        _LOGGER.handlers, _LOGGER.propagate = before
 
 
 class _Records(logging.Handler):
@@ -102,12 +95,22 @@ class _Records(logging.Handler):
 @contextmanager
 def hold_back_records() -> Iterator[_Records]:
     """Keep what kubestow logs meanwhile, to be emitted later or not at all."""
+    with _handling(_Records) as records:
+        yield records
+
+
+H = TypeVar("H", bound=logging.Handler)
+
+
+@contextmanager
+def _handling(make: Callable[[logging.Logger], H]) -> Iterator[H]:
+    """Have a handler get what kubestow logs, instead of those before, to which its logger passes records on."""
     before = _LOGGER.handlers[:], _LOGGER.propagate
     emitting = logging.Logger(_LOGGER.name)
     emitting.handlers, emitting.propagate, emitting.parent = before[0], before[1], _LOGGER.parent
-    records = _Records(emitting)
-    _LOGGER.handlers, _LOGGER.propagate = [records], False
+    handler = make(emitting)
+    _LOGGER.handlers, _LOGGER.propagate = [handler], False
     try:
-        yield records
+        yield handler
     finally:
         _LOGGER.handlers, _LOGGER.propagate = before
