@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import click
 
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, read_live, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
 from kubestow.cli.pod_names import PodName, namespace_option, optional_pod_name_argument
-from kubestow.errors import APIError, InputError, InvalidSelector, KubestowError, Unreachable
+from kubestow.cli.running_scheduler import configured_as_running, read_report
+from kubestow.errors import APIError, InputError, InvalidSelector, KubestowError
 
 if TYPE_CHECKING:
     from kubestow.api.core import Pod
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from kubestow.client.rest.transport import Transport
     from kubestow.engine.input.cluster_objects import ClusterObjects
 
-_SCHEDULER_LABEL = "app.kubernetes.io/name=kubestow"
-_SECURE_PORT = 10259
-#: How many replicas of the scheduler are tried: only the leader knows the queue.
-_MOST_REPLICAS = 3
 #: The path of each workload controller's collection in the API, and the names that kubectl takes for its kind.
 _WORKLOADS = {
     "Job": ("/apis/batch/v1", "jobs", ("job", "jobs")),
@@ -196,39 +193,8 @@ async def _read_pod(
     from kubestow.cli.inputs import list_objects
 
     await transport.request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")  # 404 if unknown
-    report = await _scheduler_report(transport, namespace, name)
+    report = await read_report(transport, namespace, name)
     return await list_objects(transport, scheduler.custom_paths()) if report is None else report
-
-
-async def _scheduler_report(transport: Transport, namespace: str, name: str) -> dict[str, Any] | None:
-    """What the scheduler's /debug endpoint says about a pod, and the dashboard's search for changes as ``explanation``.
-
-    It is asked through the API server's proxy, or in a development cluster through the API server itself. None if it
-    does not answer.
-    """
-
-    from kubestow.api.json_text import UNDECODABLE, parse_json
-
-    async def read(path: str) -> dict[str, Any]:
-        try:
-            found = parse_json(await transport.request("GET", path))
-        except (APIError, Unreachable, *UNDECODABLE):
-            return {}  # not allowed, a standby, or another program
-        return found if isinstance(found, dict) else {}
-
-    query = urlencode({"labelSelector": _SCHEDULER_LABEL, "fieldSelector": "status.phase=Running"})
-    listed = await read(f"/api/v1/pods?{query}")
-    proxies = [
-        f"/api/v1/namespaces/{metadata['namespace']}/pods/https:{metadata['name']}:{_SECURE_PORT}/proxy"
-        for metadata in (pod["metadata"] for pod in listed.get("items", ())[:_MOST_REPLICAS])
-    ]
-    path = f"pods/{quote(namespace)}/{quote(name)}"
-    for root in (*proxies, ""):
-        report = await read(f"{root}/debug/{path}")
-        if isinstance(report.get("summary"), str):
-            explanation = await read(f"{root}/dashboard/{path}/counterfactuals")
-            return report | ({"explanation": explanation} if "counterfactuals" in explanation else {})
-    return None
 
 
 def _report_text(report: dict[str, Any]) -> str:
@@ -255,6 +221,7 @@ def _why_pods(selection: PodSelection, source: ClusterInput, scheduler: Schedule
     from kubestow.reports.model import Paragraph, counted
     from kubestow.reports.text import View
 
+    scheduler = configured_as_running(scheduler, source)
     cluster, state = _read_selected(selection, source, scheduler)
     options = scheduler.read(cluster)
     pods = list(selection.select(cluster))
