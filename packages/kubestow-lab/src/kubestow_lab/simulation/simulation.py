@@ -388,8 +388,14 @@ class _Run:
         if configuration.extenders:
             yield extenders_text(len(configuration.extenders))
         yield from self._simulation.arrivals.remarks
+        measured = self._options.measurements
         for url in self._unasked:
-            yield f"{url} was not asked for measurements; a file can stand in for a load-watcher (--measurements)"
+            stand_in = "a file can stand in for a load-watcher (--measurements)"
+            if measured is not None:
+                stand_in = (
+                    f"{measured.subject} does not stand in for it, that would be the response to GET {url}/watcher"
+                )
+            yield f"{url} was not asked for measurements; {stand_in}"
         if not settled:
             yield f"the scheduler was still busy {_MAX_IDLE:.0f} s after the last pod came or went"
         unreplaced = [o for o in self._recorder.outcomes.values() if o.state is OutcomeState.PREEMPTED and not o.owner]
