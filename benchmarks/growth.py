@@ -349,7 +349,7 @@ def churn(nodes: int = 100, pods: int = 20_000) -> Rows:
         table = engine.cluster.nodes
         figures = {
             "columns": len(table.columns),
-            "resources": len(table.requested.names()) + len(table.allocatable.names()),
+            "resources": len(table.requested) + len(table.allocatable),
             "shapes": len(engine.cluster.shapes),
             "MB resident": resident_mb(),
         }
