@@ -6,9 +6,9 @@ from collections.abc import Set
 from random import Random
 from typing import Any, NoReturn
 
-from core_tests.plugins.dynamic_resources.devices import claim, device_class, slice_of
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim, ResourceSlice
+from kubestow.testing.devices import claim, device_class, slice_of
 from tests.fault_simulation.actors.control_loop import run_control_loop
 from tests.fault_simulation.apiserver.server import SimulatedServer, ended, with_status
 
