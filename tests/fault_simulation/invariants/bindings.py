@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kubestow.api.core import Node, Pod
+from kubestow_lab.oracle.node_with_pods import NodeWithPods, pod_requests
 from tests.fault_simulation.apiserver.server import SimulatedServer
 from tests.fault_simulation.invariants.second_opinion import plain
 from tests.fault_simulation.scheduler.process import Process
-from tests.oracle.node_with_pods import NodeWithPods, pod_requests
 
 #: Allowed bind attempts of a pod per second: by an extender and by a plugin, with retries.
 _MAX_ATTEMPTS = 6

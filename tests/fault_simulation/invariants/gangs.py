@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from kubestow.api.core import Pod
+from kubestow_lab.oracle.feasibility import check_feasibility
 from tests.fault_simulation.actors.jobs import pod_groups
 from tests.fault_simulation.apiserver.server import SimulatedServer, ended, with_spec
 from tests.fault_simulation.scheduler.process import Process
-from tests.oracle.feasibility import check_feasibility
 
 
 def _jobs(server: SimulatedServer) -> dict[str, list[Pod]]:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from kubestow.api.core import Pod
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
+from kubestow_lab.oracle.feasibility import check_feasibility
 from tests.fault_simulation.apiserver.server import SimulatedServer, ended, with_spec
 from tests.fault_simulation.invariants.gangs import waits_for_gang
 from tests.fault_simulation.invariants.second_opinion import plain
 from tests.fault_simulation.invariants.volumes import volume_violations
-from tests.oracle.feasibility import check_feasibility
 
 
 def unscheduled_pods(server: SimulatedServer, scheduler_names: Sequence[str]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """A second opinion on every decision, computed from the state that the scheduler's watches had delivered.
 
-:func:`tests.oracle.feasibility.check_feasibility` implements all filters except those of volumes and devices,
+:func:`kubestow_lab.oracle.feasibility.check_feasibility` implements all filters except those of volumes and devices,
 and shares no code with the engine. A pod may be placed on a node only if it finds the node feasible.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from kubestow.api.core import Node, Pod
+from kubestow_lab.oracle.feasibility import check_feasibility
 from tests.fault_simulation.invariants.volumes import volume_violations
 from tests.fault_simulation.scheduler.process import Process
-from tests.oracle.feasibility import check_feasibility
 
 
 def plain(obj: Any) -> Any:

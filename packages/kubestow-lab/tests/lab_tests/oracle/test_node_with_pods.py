@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.manifests import Manifest, node, pod, requesting, requiring
-from tests.oracle.node_with_pods import NodeWithPods, pod_requests, unresolvable_reason
+from kubestow_lab.oracle.node_with_pods import NodeWithPods, pod_requests, unresolvable_reason
+from lab_tests.oracle.manifests import Manifest, node, pod, requesting, requiring
 
 NO_MATCH = "node(s) didn't match Pod's node affinity/selector"
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}

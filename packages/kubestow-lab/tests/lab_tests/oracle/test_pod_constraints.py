@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.oracle.feasibility import check_feasibility
-from tests.oracle.manifests import Manifest, in_zone, node, pod
+from kubestow_lab.oracle.feasibility import check_feasibility
+from lab_tests.oracle.manifests import Manifest, in_zone, node, pod
 
 NODES = [in_zone("east", node("e1")), in_zone("east", node("e2")), in_zone("west", node("w1")), node("unlabelled")]
 WEB = {"app": "web"}

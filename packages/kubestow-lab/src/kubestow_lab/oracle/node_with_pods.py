@@ -1,7 +1,7 @@
 """A node with its bound pods, and the scheduling rules between a node and one pod.
 
 One function per rule of the Kubernetes documentation, in plain loops over plain objects: obvious rather than fast.
-Constraints between pods are in :mod:`tests.oracle.pod_constraints`.
+Constraints between pods are in :mod:`kubestow_lab.oracle.pod_constraints`.
 """
 
 from __future__ import annotations

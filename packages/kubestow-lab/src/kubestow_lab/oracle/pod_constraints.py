@@ -10,7 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tests.oracle.node_with_pods import NodeWithPods, Object, matches_node_affinity, matches_selector, untolerated_taint
+from kubestow_lab.oracle.node_with_pods import (
+    NodeWithPods,
+    Object,
+    matches_node_affinity,
+    matches_selector,
+    untolerated_taint,
+)
 
 #: Returns the reason why the node is infeasible, or "".
 NodeCheck = Callable[[NodeWithPods], str]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubestow.errors import InvalidQuantity
-from tests.oracle.feasibility import Feasibility, Shortage, check_feasibility
-from tests.oracle.manifests import Manifest, node, pod, requesting
+from kubestow_lab.oracle.feasibility import Feasibility, Shortage, check_feasibility
+from lab_tests.oracle.manifests import Manifest, node, pod, requesting
 
 
 def _check(pending: Manifest, nodes: list[Manifest], *bound: Manifest) -> Feasibility:

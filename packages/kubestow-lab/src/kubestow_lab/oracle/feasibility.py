@@ -1,10 +1,10 @@
 """An independent feasibility check: the nodes on which a pending pod could run.
 
 It takes plain objects as the API server returns them and applies the rules one by one
-(:mod:`tests.oracle.node_with_pods`, :mod:`tests.oracle.pod_constraints`): scheduling gates, cordons, taints, node
-selector and affinity, resources, number of pods, host ports, inter-pod (anti-)affinity and topology spread. Constraints
-that it does not evaluate (volume claims, resource claims, namespace selectors) are reported as unchecked. Preemption is
-not considered.
+(:mod:`kubestow_lab.oracle.node_with_pods`, :mod:`kubestow_lab.oracle.pod_constraints`): scheduling gates, cordons,
+taints, node selector and affinity, resources, number of pods, host ports, inter-pod (anti-)affinity and topology
+spread. Constraints that it does not evaluate (volume claims, resource claims, namespace selectors) are reported as
+unchecked. Preemption is not considered.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.oracle.node_with_pods import NodeWithPods, Object, pod_requests, unresolvable_reason
-from tests.oracle.pod_constraints import has_namespace_selector, pod_constraint_checks
+from kubestow_lab.oracle.node_with_pods import NodeWithPods, Object, pod_requests, unresolvable_reason
+from kubestow_lab.oracle.pod_constraints import has_namespace_selector, pod_constraint_checks
 
 
 @dataclass(frozen=True, slots=True)
