@@ -7,7 +7,9 @@
     apiserver/   the API server, its outages and Lease, its watches as objects and over HTTP, the client of a process
     scheduler/   a scheduler process that is started, stopped and killed, with a faulty plugin, extender and clock
     actors/      users, kubelets, jobs, storage and devices
-    invariants/  what must hold of every decision and binding, and of all processes at the end of a run
+    invariants/  what takes more than a few lines to find out about decisions, bindings and schedulers
+    specification  what must hold of any scheduler: all rules, each with its reason
+    witness      states what the schedulers of a run do as facts, which the specification judges
     simulation   one seeded run from beginning to end
 
 ``python -m kubestow_lab.fault_simulation --seeds 100 --first 1`` runs many. A seed reproduces a run exactly.

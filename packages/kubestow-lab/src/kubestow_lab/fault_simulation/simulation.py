@@ -28,18 +28,13 @@ from kubestow_lab.fault_simulation.apiserver.outages import Outages
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
 from kubestow_lab.fault_simulation.event_loop import RecordedShuffledLoop, ShuffledLoop
 from kubestow_lab.fault_simulation.faults import Fault, Faults
-from kubestow_lab.fault_simulation.invariants.bindings import binding_violations, repeated_bindings
-from kubestow_lab.fault_simulation.invariants.devices import device_violations, double_allocations
-from kubestow_lab.fault_simulation.invariants.gangs import partial_gangs, unscheduled_gangs
-from kubestow_lab.fault_simulation.invariants.missed_pods import unscheduled_pods
-from kubestow_lab.fault_simulation.invariants.request_rate import request_storms
-from kubestow_lab.fault_simulation.invariants.scheduler_state import cache_differences, leaks
-from kubestow_lab.fault_simulation.invariants.second_opinion import SecondOpinion
 from kubestow_lab.fault_simulation.recording import Recording
 from kubestow_lab.fault_simulation.scheduler.clock import JumpingClock
 from kubestow_lab.fault_simulation.scheduler.faulty_plugin import NAME, InjectedError
 from kubestow_lab.fault_simulation.scheduler.process import Features, Process, own_tasks
+from kubestow_lab.fault_simulation.specification import Rested, Settled, violations
 from kubestow_lab.fault_simulation.trace import Trace
+from kubestow_lab.fault_simulation.witness import Witness
 
 
 @dataclass(frozen=True)
@@ -166,8 +161,6 @@ def simulate(seed: int, *, required: Collection[Part] = (), recordings: list[Rec
 
 
 class _Simulation:
-    """Implements :class:`kubestow_lab.fault_simulation.scheduler.process.Checks`."""
-
     def __init__(
         self,
         seed: int,
@@ -201,7 +194,7 @@ class _Simulation:
         )
         self._size = _LARGE if Part.LARGE in self._parts else _SMALL
         self._processes: list[Process] = []
-        self._opinions: dict[Process, SecondOpinion] = {}
+        self._witness = Witness(self.server, self.report)
 
     def _drawn_minor(self, required: Collection[Part]) -> Minor:
         """The emulated minor version: the default in every other simulation, and where it is needed."""
@@ -309,14 +302,9 @@ class _Simulation:
             stalls=Part.STALLS in self._parts,
             minor=self._minor,
         )
-        return Process(f"{self._seed}-{number}", names, self._context, features, self, self._recordings)
+        return Process(f"{self._seed}-{number}", names, self._context, features, self._witness, self._recordings)
 
-    # -- checks of decisions and bindings --------------------------------------------------------------------------
-
-    def pod_decided(self, process: Process, pod: Pod, node_name: str) -> None:
-        opinion = self._opinions.setdefault(process, SecondOpinion())
-        for violation in opinion.check(process, pod, node_name):
-            self.report(f"{process.name}: {violation}")
+    # -- checks of tenants, and reports -----------------------------------------------------------------------------
 
     async def _check_victims(self, tenants: Tenants) -> None:
         """A pod that fits is bound in time, whatever pods of a tenant come before it, and leaders are lost to one."""
@@ -337,26 +325,6 @@ class _Simulation:
         await asyncio.sleep(seconds)
         if not any(pod.metadata.uid == victim.metadata.uid and pod.spec.node_name for pod in self.server.pods()):
             self.report(f"{victim.metadata.name} is not bound within {seconds:g} s")
-
-    def binding_requested(self, process: Process, uid: str) -> None:
-        if Part.STALLS in self._parts and not process.may_schedule:
-            self.report(f"{process.identity} sends a binding while {self.server.lease.holder or 'no process'} leads")
-        for violation in (*partial_gangs(self.server, process, uid), *repeated_bindings(process, uid)):
-            self.report(violation)
-
-    def pod_bound(self, process: Process, uid: str, node_name: str) -> None:
-        # A request that was sent before a stall takes effect in it.
-        if not process.may_schedule and not process.is_stalled:
-            self.report(f"{process.identity} binds while {self.server.lease.holder or 'no process'} holds the lease")
-        for violation in binding_violations(self.server, process, uid, node_name):
-            self.report(violation)
-        pod = next(pod for pod in self.server.pods() if pod.metadata.uid == uid)
-        for violation in device_violations(self.server, pod, node_name):
-            self.report(violation)
-        # The watch of a new leader may not have delivered yet what the old one allocated.
-        if not self._deployment.leader_election:
-            for violation in double_allocations(self.server):
-                self.report(violation)
 
     def report(self, violation: str) -> None:
         self.trace.note("simulation", "VIOLATION", violation)
@@ -431,20 +399,11 @@ class _Simulation:
 
     def _final_violations(self) -> Iterator[str]:
         for process in self._processes:
-            if not process.alive:
-                error = None if process.running.cancelled() else process.running.exception()
-                yield f"{process.name} has ended: {error!r}"
-            yield from cache_differences(self.server, process)
-            yield from request_storms(process.name, process.requests)
-            if process.is_leader:
-                yield from leaks(self.server, process)
-        if not any(process.is_leader for process in self._processes):
-            yield "no process is the leader"
-        yield from self._unscheduled()
+            yield from violations(Rested(self.server, process))
+        yield from violations(Settled(self.server, self._deployment.scheduler_names, self._processes))
 
     def _unscheduled(self) -> Iterator[str]:
-        yield from unscheduled_pods(self.server, self._deployment.scheduler_names)
-        yield from unscheduled_gangs(self.server, self._deployment.scheduler_names)
+        yield from violations(Settled(self.server, self._deployment.scheduler_names))
 
 
 class _LoggedErrors(logging.Handler):

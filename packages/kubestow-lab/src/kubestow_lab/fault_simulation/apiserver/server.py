@@ -65,7 +65,11 @@ def ended(pod: Pod) -> bool:
 
 
 class SimulatedServer:
-    """The state of the cluster. ``bound_by`` maps a pod's uid to its binder; ``node_names`` includes deleted nodes."""
+    """The state of the cluster.
+
+    ``bound_by`` maps a pod's uid to its binder, ``bindings`` to the nodes that it was bound to; ``node_names`` includes
+    deleted nodes.
+    """
 
     def __init__(self, clock: Clock, trace: Trace) -> None:
         self._clock, self._trace = clock, trace
@@ -74,6 +78,7 @@ class SimulatedServer:
         self.watchers: dict[Resource, list[asyncio.Event]] = {resource: [] for resource in SERVED}
         self._change = asyncio.Event()
         self.bound_by: dict[str, str] = {}
+        self.bindings: dict[str, list[str]] = {}
         self.node_names: set[str] = set()
         self.lease = SimulatedLease(
             lambda: trace.note("server", "the lease is held by", self.lease.holder or "no process")
@@ -177,6 +182,7 @@ class SimulatedServer:
             raise APIError(409, "Conflict", f"pod {pod.name} has non-empty .spec.schedulingGates")
         self._trace.note("server", by, "binds", pod.name, "to", node_name)
         self.bound_by[pod.uid] = by
+        self.bindings.setdefault(pod.uid, []).append(node_name)
         self.put(with_status(with_spec(current, node_name=node_name), nominated_node_name=""))
 
     def patch(self, pod: ObjectReference, patch: PodStatusPatch) -> None:

@@ -30,20 +30,19 @@ def _min_count(pod: Pod) -> int:
     return int(pod.metadata.labels["needs"])
 
 
-def partial_gangs(server: SimulatedServer, process: Process, uid: str) -> Iterator[str]:
-    """A binding of a pod whose gang has fewer than minCount bound, placed or nominated members.
+def gang_counts(server: SimulatedServer, process: Process, uid: str) -> tuple[int, int] | None:
+    """How many members of a pod's gang are bound, placed or nominated, and its minCount; None for a pod of no gang.
 
     Members that were bound count even if they were deleted since, because a binding cannot be undone.
     """
     pod = next((pod for pod in server.pods() if pod.metadata.uid == uid), None)
     if pod is None or "job" not in pod.metadata.labels:
-        return
+        return None
     cluster, labels = process.scheduler.cluster, pod.metadata.labels
     uids = [f"uid-{labels['job']}-{number}" for number in range(int(labels["size"]))]
     placed = [each for each in uids if each in server.bound_by or cluster.placed_pod(each)]
     nominated = [each for each in uids if each not in placed and cluster.nomination(each) in cluster.nodes.rows]
-    if len(placed) + len(nominated) < _min_count(pod):
-        yield f"{process.name} binds {uid}, {len(placed)} placed and {len(nominated)} nominated of {_min_count(pod)}"
+    return len(placed) + len(nominated), _min_count(pod)
 
 
 def spans_zones(server: SimulatedServer, pod: Pod) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from kubestow.api.core import Pod
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_spec
+from kubestow_lab.fault_simulation.invariants.feasible_nodes import plain
 from kubestow_lab.fault_simulation.invariants.gangs import waits_for_gang
-from kubestow_lab.fault_simulation.invariants.second_opinion import plain
 from kubestow_lab.fault_simulation.invariants.volumes import volume_violations
 from kubestow_lab.oracle.feasibility import check_feasibility
 

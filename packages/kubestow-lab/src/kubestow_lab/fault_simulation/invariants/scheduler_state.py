@@ -32,9 +32,15 @@ def cache_differences(server: SimulatedServer, process: Process) -> Iterator[str
     yield from _differences(process.name, _state(expected, pods), _state(cached, pods))
     for uid in cached._placed_pods.by_uid.keys() - expected._placed_pods.by_uid.keys():
         yield f"{process.name} has pod {uid} on a node, the server does not"
-    for uid in cached._nominations.node_names:
+
+
+def nominations_left(server: SimulatedServer, process: Process) -> Iterator[str]:
+    """Nominations that a scheduler keeps of pods that are bound, have ended or were deleted."""
+    pods = {pod.metadata.uid: pod for pod in server.pods() if not ended(pod)}
+    cluster = process.scheduler.cluster
+    for uid in cluster._nominations.node_names:
         if uid not in pods or pods[uid].spec.node_name:
-            yield f"{process.name} still has the nomination of {uid} for {cached.nomination(uid)}"
+            yield f"{process.name} still has the nomination of {uid} for {cluster.nomination(uid)}"
 
 
 def _state(cluster: Cluster, pods: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.client.leader_election import LeaderElector, LeaseLock, LeaseTimings
 from kubestow.client.supervised_election import SupervisedElection
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.flight_record.journal import Journal
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.framework.profile import implements
@@ -102,17 +103,22 @@ class Features:
 class Checks(Protocol):
     """Called by processes at the moments at which invariants are checked."""
 
+    def pod_attempted(self, process: Process, pod: Pod) -> None:
+        """The process has tried to find a node for a pod."""
+
     def pod_decided(self, process: Process, pod: Pod, node_name: str) -> None:
         """The process has decided to bind a pod to a node."""
+
+    def preemption_started(
+        self, process: Process, preemptors: Sequence[Pod], node_name: str, victims: Sequence[Pod]
+    ) -> None:
+        """The process starts to evict victims on a node, or on several, for a pod or for the pods of a gang."""
 
     def binding_requested(self, process: Process, uid: str) -> None:
         """The process sends a binding to the server."""
 
     def pod_bound(self, process: Process, uid: str, node_name: str) -> None:
         """The server has bound a pod at the request of the process."""
-
-    def report(self, violation: str) -> None:
-        """An invariant is violated."""
 
 
 class Process(Observer):
@@ -131,7 +137,7 @@ class Process(Observer):
         recordings: list[Recording] | None = None,
     ) -> None:
         self.name, self.scheduler_names = name, scheduler_names
-        self._context, self._features, self._checks = context, features, checks
+        self._context, self.features, self._checks = context, features, checks
         self.minor, self._recordings = features.minor, recordings
         self.clock = JumpingClock(context.clock, Random(f"{name} clock"))
         self._starts = 0
@@ -164,14 +170,14 @@ class Process(Observer):
             ),
             clock=self.clock,
             random=Random(f"{self.name} {self._starts} client"),
-            http=self._features.http,
+            http=self.features.http,
             requests=self.requests,
-            stalls=self._features.stalls,
+            stalls=self.features.stalls,
         )
         self._tasks = {}
         context = copy_context()
         context.run(_owner.set, self._tasks)
-        if self._features.stalls:
+        if self.features.stalls:
             self._freeze = Freeze(asyncio.get_running_loop())
             self.clock.ahead = lambda: self._freeze.left
             context.run(frozen_with.set, self._freeze)
@@ -181,8 +187,8 @@ class Process(Observer):
         """Start the scheduler, recorded if the simulation is."""
         if self._recordings is None:
             self.scheduler = self._scheduler(client)
-            return asyncio.create_task(self._run_with_heartbeat() if self._features.stalls else self.scheduler.run())
-        self._recording = Recording(self.name, self._features.faulty_plugin)
+            return asyncio.create_task(self._run_with_heartbeat() if self.features.stalls else self.scheduler.run())
+        self._recording = Recording(self.name, self.features.faulty_plugin)
         self._recordings.append(self._recording)
         self._recorder = FlightRecorder(self._recording)
         self.scheduler = self._scheduler(client)
@@ -204,15 +210,15 @@ class Process(Observer):
         faults: Faults | RecordedFaults = self._context.faults
         if recorder is not None:
             faults = RecordedFaults(self._context.faults, self._recording.draws)
-        plugins = [faulty_plugin(faults, self.ledger)] if self._features.faulty_plugin else []
-        if self._features.stalls:
+        plugins = [faulty_plugin(faults, self.ledger)] if self.features.faulty_plugin else []
+        if self.features.stalls:
             random = Random(f"{self.name} {self._starts} stalls")
             plugins.append(stalling_plugin(self._freeze, random, lambda: self._context.faults.active))
-        gates = self._features.gates
+        gates = self.features.gates
         registry = in_tree_registry(gates.minor) | {plugin.name: plugin for plugin in plugins}
         names = ["GangScheduling"] if gates.enabled("GangScheduling") else []
-        names += [NAME] if self._features.faulty_plugin else []
-        names += [STALLING_PLUGIN] if self._features.stalls else []
+        names += [NAME] if self.features.faulty_plugin else []
+        names += [STALLING_PLUGIN] if self.features.stalls else []
         enabled = {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in names]}}}
         document = {
             "apiVersion": config.API_VERSION,
@@ -232,11 +238,11 @@ class Process(Observer):
             gates=gates,
             environment=Environment(client, self.clock, Random(f"{self.name} {self._starts}"), observer),
             extenders=extenders,
-            leadership=self._elector(client) if self._features.leader_election else None,
+            leadership=self._elector(client) if self.features.leader_election else None,
         )
 
     def _extenders(self, client: SimulatedClient) -> list[FaultyExtender]:
-        if not self._features.faulty_extender:
+        if not self.features.faulty_extender:
             return []
         random = Random(f"{self.name} extender")
         ignorable, binds = random.random() < 0.5, random.random() < 0.5
@@ -246,7 +252,7 @@ class Process(Observer):
         timings = LeaseTimings()
         transport = client.transport(timeout=timings.renew_deadline / 2)
         lock = LeaseLock(transport, identity=self.identity, record=client.record)
-        if not self._features.stalls:
+        if not self.features.stalls:
             return LeaderElector(lock, clock=self.clock, timings=timings)
         clock, self._heartbeat = self.clock.never_ahead(), Heartbeat(self.clock.monotonic)
         elector = LeaderElector(lock, clock=clock, timings=timings)
@@ -265,7 +271,12 @@ class Process(Observer):
     @property
     def may_schedule(self) -> bool:
         """Whether the Lease on the server allows the process to schedule."""
-        return not self._features.leader_election or self._context.server.lease.holder == self.identity
+        return not self.features.leader_election or self._context.server.lease.holder == self.identity
+
+    @property
+    def ends_stall(self) -> bool:
+        """Whether a plugin blocks the process, or has done so until this moment."""
+        return self._freeze.is_ending
 
     @property
     def is_stalled(self) -> bool:
@@ -311,13 +322,17 @@ class Process(Observer):
     def decision_made(self, decision: Decision, seconds: float) -> None:
         uid, node_name = decision.pod.uid, decision.node_name
         self._context.trace.note(self.name, "decides", decision.pod.key, node_name or decision.message)
-        # An attempt that a stall interrupted ends after it; its decision is not written.
-        if not self.may_schedule and not self._freeze.is_ending:
-            holder = self._context.server.lease.holder or "no process"
-            self._checks.report(f"{self.identity} decides while {holder} holds the lease")
+        self._checks.pod_attempted(self, decision.pod.pod)
         if node_name is not None:
             self.snapshots[uid] = self.view.snapshot(node_name)
             self._checks.pod_decided(self, decision.pod.pod, node_name)
+
+    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+        names = [info.key for info in victims]
+        self._context.trace.note(self.name, "preempts", *names, "on", node_name, "for", preemptors[0].key)
+        self._checks.preemption_started(
+            self, [info.pod for info in preemptors], node_name, [info.pod for info in victims]
+        )
 
     def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         self._context.trace.note(self.name, "observes the binding of", queued.info.key, "to", node_name)
