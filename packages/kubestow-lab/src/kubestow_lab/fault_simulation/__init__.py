@@ -10,7 +10,9 @@
     invariants/  what takes more than a few lines to find out about decisions, bindings and schedulers
     specification  what must hold of any scheduler: all rules, each with its reason
     witness      states what the schedulers of a run do as facts, which the specification judges
+    marks        the rare paths that runs have to reach
     simulation   one seeded run from beginning to end
+    runs         many of them, in a pool of processes
 
 ``python -m kubestow_lab.fault_simulation --seeds 100 --first 1`` runs many. A seed reproduces a run exactly.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,19 +15,23 @@ from kubestow_lab.fault_simulation.faults import Fault
 class Recording:
     """One start of a process, until it ends or is killed; ``content`` is its record, without the end.
 
-    Implements :class:`kubestow.flight_record.recording.SegmentSink`.
+    ``is_full`` tells whether the disk is full, so that a chunk is lost. Implements
+    :class:`kubestow.flight_record.recording.SegmentSink`.
     """
 
     process: str
     faulty_plugin: bool
     draws: list[Any] = field(default_factory=list)
     content: bytes = b""
+    is_full: Callable[[], bool] = lambda: False
     _encoder: SegmentEncoder = field(default_factory=SegmentEncoder)
 
     def begin_segment(self, header: Header) -> None:
         self.content = self._encoder.beginning(header)
 
     def accept(self, chunk: Chunk) -> bool:
+        if self.is_full():
+            return False
         self.content += self._encoder.chunk(chunk)
         return True
 

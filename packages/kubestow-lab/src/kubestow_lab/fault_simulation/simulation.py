@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
@@ -28,9 +28,11 @@ from kubestow_lab.fault_simulation.apiserver.outages import Outages
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
 from kubestow_lab.fault_simulation.event_loop import RecordedShuffledLoop, ShuffledLoop
 from kubestow_lab.fault_simulation.faults import Fault, Faults
+from kubestow_lab.fault_simulation.marks import Mark, Marks
 from kubestow_lab.fault_simulation.recording import Recording
 from kubestow_lab.fault_simulation.scheduler.clock import JumpingClock
 from kubestow_lab.fault_simulation.scheduler.faulty_plugin import NAME, InjectedError
+from kubestow_lab.fault_simulation.scheduler.lookout import LoggedMarks
 from kubestow_lab.fault_simulation.scheduler.process import Features, Process, own_tasks
 from kubestow_lab.fault_simulation.specification import Rested, Settled, violations
 from kubestow_lab.fault_simulation.trace import Trace
@@ -101,6 +103,7 @@ class Part(StrEnum):
     SERVER_CLOCK = "server clock"
     LARGE = "large"
     STALLS = "stalls"
+    RECORDS = "records"
 
 
 _PROBABILITIES = {
@@ -120,6 +123,8 @@ _PARTS_OF_DEFAULT = frozenset({Part.DEVICES})
 _PROBABILITY_OF_DEFAULT = 0.5
 #: Drawn by itself, so that it does not change what else a seed has.
 _PROBABILITY_OF_STALLS = 0.3
+#: Likewise: processes that write flight records on disks that are full at times. They have no stalls.
+_PROBABILITY_OF_RECORDS = 0.1
 #: Seconds after the faults in which no pod is put aside any more because of a stall.
 _STALLS_FORGOTTEN = 660.0
 #: Seconds within which a pod is bound that many pods of a tenant come before: two of their attempts, with what follows.
@@ -131,7 +136,10 @@ _VICTIM_SECONDS_BY_ANOTHER_LEADER, _ONE_LEASE_SECONDS = 70.0, 590.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a run: the fingerprint and length of its trace, the number of bound pods, and the violations."""
+    """The result of a run: the fingerprint and length of its trace, the number of bound pods, and the violations.
+
+    ``marks`` has how often the run has reached each of the rare paths that it reached at all.
+    """
 
     seed: int
     fingerprint: str
@@ -139,6 +147,7 @@ class Outcome:
     bound: int
     violations: Sequence[str]
     trace: Sequence[str]
+    marks: Mapping[Mark, int]
 
 
 def simulate(seed: int, *, required: Collection[Part] = (), recordings: list[Recording] | None = None) -> Outcome:
@@ -146,17 +155,29 @@ def simulate(seed: int, *, required: Collection[Part] = (), recordings: list[Rec
 
     With ``recordings``, every process is recorded, which changes the order of its callbacks and so the run.
     """
+    has_full_disks = recordings is None and (
+        Part.RECORDS in required
+        or (Part.STALLS not in required and Random(f"{seed} records").random() < _PROBABILITY_OF_RECORDS)
+    )
+    if has_full_disks:
+        recordings = []
     loop = ShuffledLoop if recordings is None else RecordedShuffledLoop
     with asyncio.Runner(loop_factory=lambda: loop(Random(f"{seed} loop"))) as runner:
-        simulation = _Simulation(seed, runner.get_loop(), required, recordings)
-        with _LoggedErrors(simulation.violations):
+        simulation = _Simulation(seed, runner.get_loop(), required, recordings, has_full_disks=has_full_disks)
+        with _LoggedErrors(simulation.violations, simulation.marks):
             try:
                 runner.run(simulation.run())
             except AssertionError as error:
                 simulation.violations.append(f"{type(error).__name__}: {error}")
     trace = simulation.trace
     return Outcome(
-        seed, trace.fingerprint, len(trace.lines), len(simulation.server.bound_by), simulation.violations, trace.lines
+        seed,
+        trace.fingerprint,
+        len(trace.lines),
+        len(simulation.server.bound_by),
+        simulation.violations,
+        trace.lines,
+        simulation.marks.counts,
     )
 
 
@@ -167,6 +188,8 @@ class _Simulation:
         loop: asyncio.AbstractEventLoop,
         required: Collection[Part],
         recordings: list[Recording] | None,
+        *,
+        has_full_disks: bool,
     ) -> None:
         own_tasks(loop)
         loop.set_exception_handler(self._unhandled)
@@ -175,8 +198,11 @@ class _Simulation:
         clock = VirtualClock(loop)
         self.trace = Trace(clock)
         self.violations: list[str] = []
+        self.marks = Marks()
         self._parts = {part for part, p in _PROBABILITIES.items() if self._random.random() < p or part in required}
         is_drawn = Random(f"{seed} stalls").random() < _PROBABILITY_OF_STALLS
+        if has_full_disks:
+            self._parts.add(Part.RECORDS)
         if recordings is None and (Part.STALLS in required or is_drawn):
             self._parts.add(Part.STALLS)
         self._minor = self._drawn_minor(required)
@@ -188,13 +214,15 @@ class _Simulation:
         self.server = SimulatedServer(self._server_clock(clock), self.trace)
         self._faults = Faults(Random(f"{seed} faults"))
         self._outages = Outages(Random(f"{seed} outages"), self.trace, self.server.break_watches)
-        self._context = SimulationContext(self.server, self._outages, clock, self._faults, self.trace)
+        self._context = SimulationContext(self.server, self._outages, clock, self._faults, self.trace, self.marks)
         self._deployment = self._random.choice(
             _DEPLOYMENTS_WITH_LEADER_ELECTION if Part.ELECTION in self._parts else _DEPLOYMENTS
         )
         self._size = _LARGE if Part.LARGE in self._parts else _SMALL
         self._processes: list[Process] = []
         self._witness = Witness(self.server, self.report)
+        self._leader = ""
+        self.server.lease_changed = self._lease_changed
 
     def _drawn_minor(self, required: Collection[Part]) -> Minor:
         """The emulated minor version: the default in every other simulation, and where it is needed."""
@@ -214,6 +242,17 @@ class _Simulation:
         skewed = JumpingClock(clock, Random(f"{self._seed} server clock"))
         skewed.set_offset(self._random.choice((3600.0, -3600.0)))
         return skewed
+
+    def _lease_changed(self) -> None:
+        holder, before = self.server.lease.holder, self._leader
+        if before and holder and holder.partition("/")[0] != before.partition("/")[0]:
+            self.marks.reach(Mark.LEASE_CHANGED_HANDS)
+        for process in self._processes:
+            if process.identity == before:
+                process.lookout.lost_lead()
+                if process.is_stalled:
+                    self.marks.reach(Mark.STALLED_PAST_LEASE)
+        self._leader = holder
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.violations.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
@@ -300,6 +339,7 @@ class _Simulation:
             leader_election=self._deployment.leader_election,
             http=Part.HTTP in self._parts,
             stalls=Part.STALLS in self._parts,
+            full_disk=Part.RECORDS in self._parts,
             minor=self._minor,
         )
         return Process(f"{self._seed}-{number}", names, self._context, features, self._witness, self._recordings)
@@ -409,11 +449,12 @@ class _Simulation:
 class _LoggedErrors(logging.Handler):
     """Reports every exception that the scheduler logs, except injected ones, as a violation."""
 
-    def __init__(self, violations: list[str]) -> None:
+    def __init__(self, violations: list[str], marks: Marks) -> None:
         super().__init__(logging.ERROR)
-        self._violations = violations
+        self._violations, self._marks = violations, LoggedMarks(marks)
 
     def emit(self, record: logging.LogRecord) -> None:
+        self._marks.emit(record)
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, InjectedError):
             self._violations.append(f"logged: {record.getMessage()}: {error!r}")

@@ -13,6 +13,7 @@ from kubestow.errors import APIError
 from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
+from kubestow_lab.fault_simulation.marks import Mark, Marks
 
 _CLAIMS = next(resource for resource in CATALOGUED if resource.type is ResourceClaim)
 
@@ -48,8 +49,8 @@ class _ServerClaimStore:
 class ClaimClient:
     """Implements :class:`kubestow.framework.handle.ResourceClaimWriter`."""
 
-    def __init__(self, server: SimulatedServer, send: Send) -> None:
-        self._claims, self._send = InMemoryResourceClaims(_ServerClaimStore(server)), send
+    def __init__(self, server: SimulatedServer, send: Send, marks: Marks) -> None:
+        self._claims, self._send, self._marks = InMemoryResourceClaims(_ServerClaimStore(server)), send, marks
 
     async def read(self, namespace: str, name: str) -> ResourceClaim:
         return await self._do(f"read {name}", lambda: self._claims.read(namespace, name))
@@ -58,7 +59,7 @@ class ClaimClient:
         return await self._do("create claim", lambda: self._claims.create(namespace, manifest))
 
     async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
-        what = f"patch {claim.metadata.name} {subresource}"
+        what = f"patch claim {claim.metadata.name} {subresource}"
         return await self._do(what, lambda: self._claims.patch(claim, patch, subresource=subresource))
 
     async def delete(self, claim: ResourceClaim) -> None:
@@ -68,4 +69,12 @@ class ClaimClient:
         await self._do(f"patch {pod.name}", lambda: self._claims.report_extended(pod, status))
 
     async def _do(self, what: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return await self._send(what, lambda: run_synchronously(work()))
+        def effect() -> T:
+            try:
+                return run_synchronously(work())
+            except APIError as error:
+                if error.code == 409:
+                    self._marks.reach(Mark.CLAIM_WRITE_STALE)
+                raise
+
+        return await self._send(what, effect)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from kubestow.api.core import Pod
 from kubestow.client.reflector import Reflector
-from kubestow.errors import APIError
+from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 from kubestow_lab.fault_simulation.apiserver.claim_client import ClaimClient
 from kubestow_lab.fault_simulation.apiserver.context import SimulationContext
@@ -25,11 +25,28 @@ from kubestow_lab.fault_simulation.apiserver.watch import UnreliableWatch
 from kubestow_lab.fault_simulation.apiserver.watch_view import WatchView
 from kubestow_lab.fault_simulation.event_loop import run_unfrozen
 from kubestow_lab.fault_simulation.faults import Fault
+from kubestow_lab.fault_simulation.marks import Mark
 
 T = TypeVar("T")
 
 #: Request timeout in seconds.
 _TIMEOUT = 30.0
+#: What has happened when the answer to a request is lost, by the beginning of what it requests.
+_LOST_ANSWERS = {
+    "bind": Mark.BINDING_ANSWER_LOST,
+    "delete pod": Mark.EVICTION_ANSWER_LOST,
+    "patch pod": Mark.STATUS_ANSWER_LOST,
+    "patch claim": Mark.CLAIM_ANSWER_LOST,
+    "PUT": Mark.LEASE_ANSWER_LOST,
+}
+#: What has happened when the server refuses a binding, by words of its message.
+_REFUSALS = {
+    "not found": Mark.BINDING_OF_DELETED_POD,
+    "is being deleted": Mark.BINDING_OF_TERMINATING_POD,
+    "uid of": Mark.BINDING_OF_REPLACED_POD,
+    "is already assigned": Mark.BINDING_OF_BOUND_POD,
+    "must not be bound": Mark.BINDING_REFUSED,
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +80,11 @@ class SimulatedClient:
         self._stalls = stalls
         self.name = name
         self._server, self._outages = context.server, context.outages
-        self._faults, self._trace = context.faults, context.trace
+        self._faults, self._trace, self._marks = context.faults, context.trace, context.marks
+        #: The pods whose bindings are on the way, by uid.
+        self.binding: set[str] = set()
+        #: Those whose bindings have failed, which the scheduler may read for that reason.
+        self._failed: set[str] = set()
         self._view, self._hooks = view, hooks
         self._clock, self._random, self._http, self._requests = clock, random, http, requests
 
@@ -75,6 +96,7 @@ class SimulatedClient:
             send=self._request,
             note_request=self._note_request,
             faults=self._faults,
+            marks=self._marks,
             clock=self._clock,
             timeout=timeout,
         )
@@ -86,7 +108,7 @@ class SimulatedClient:
                 watch: Reflector | UnreliableWatch = (
                     Reflector(transport, resource, view, clock=self._clock, random=self._random)
                     if self._http
-                    else UnreliableWatch(self._server, resource, view, self._faults, self._outages)
+                    else UnreliableWatch(self._server, resource, view, self._faults, self._outages, self._marks)
                 )
                 watching.create_task(watch.run())
 
@@ -98,19 +120,40 @@ class SimulatedClient:
             self._hooks.after(pod.uid, node_name)
 
         self._hooks.before(pod.uid)
-        await self._request(f"bind {pod.name} {node_name}", effect)
+        self.binding.add(pod.uid)
+        try:
+            await self._request(f"bind {pod.name} {node_name}", effect)
+        except (APIError, Unreachable) as error:
+            self._failed.add(pod.uid)
+            for words, mark in _REFUSALS.items():
+                if words in str(error):
+                    self._marks.reach(mark)
+            raise
+        finally:
+            self.binding.discard(pod.uid)
 
     async def read_pod(self, pod: ObjectReference) -> Pod | None:
+        if pod.uid not in self.binding | self._failed:
+            self._marks.reach(Mark.BINDING_SHOWN_LATE)
+        self._failed.discard(pod.uid)
         return await self._request(f"read {pod.name}", lambda: self._server.find(pod))
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
-        await self._request(f"patch {pod.name}", lambda: self._server.patch(pod, patch))
+        await self._request(f"patch pod {pod.name}", lambda: self._patch_pod_status(pod, patch))
+
+    def _patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
+        try:
+            self._server.patch(pod, patch)
+        except APIError as error:
+            if error.code == 404:
+                self._marks.reach(Mark.STATUS_OF_DELETED_POD)
+            raise
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         raise NotImplementedError(f"{method} {path}")
 
     async def delete_pod(self, pod: ObjectReference) -> None:
-        await self._request(f"delete {pod.name}", lambda: self._server.delete(pod))
+        await self._request(f"delete pod {pod.name}", lambda: self._server.delete(pod))
 
     async def patch(
         self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
@@ -120,7 +163,7 @@ class SimulatedClient:
     @cached_property
     def resource_claims(self) -> ClaimClient:
         """Writes of resource claims."""
-        return ClaimClient(self._server, self._request)
+        return ClaimClient(self._server, self._request, self._marks)
 
     def record(self, event: EventRecord) -> None:
         self._trace.note(self.name, event.reason, event.regarding.name, event.note)
@@ -138,20 +181,34 @@ class SimulatedClient:
             await self._network_delay()
             await self._outages.admit()
         except asyncio.CancelledError:
-            if self._faults.random.random() < 0.5:
+            takes_effect = self._faults.random.random() < 0.5
+            if what.startswith("bind"):
+                self._marks.reach(Mark.BINDING_OF_KILLED if takes_effect else Mark.BINDING_LOST_WITH_KILLED)
+            if takes_effect:
                 with suppress(APIError):
                     effect()
             raise
         if self._faults.occurs(Fault.REJECTED):
-            raise self._faults.server_error(of_write=not what.startswith(("read", "GET")))
+            error = self._faults.server_error(of_write=not what.startswith(("read", "GET")))
+            if what.startswith("bind") and isinstance(error, APIError) and error.code == 409:
+                self._marks.reach(Mark.BINDING_CONFLICTS)
+            raise error
         if self._faults.occurs(Fault.REQUEST_LOST):
+            if what.startswith("bind"):
+                self._marks.reach(Mark.BINDING_LOST)
             await self._lose()
         response = effect()
-        self._outages.check_connection(restarts)
-        if self._faults.occurs(Fault.RESPONSE_LOST):
-            await self._lose()
-        await self._network_delay()
-        self._outages.check_connection(restarts)
+        try:
+            self._outages.check_connection(restarts)
+            if self._faults.occurs(Fault.RESPONSE_LOST):
+                await self._lose()
+            await self._network_delay()
+            self._outages.check_connection(restarts)
+        except Unreachable:
+            for beginning, mark in _LOST_ANSWERS.items():
+                if what.startswith(beginning):
+                    self._marks.reach(mark)
+            raise
         return response
 
     def _note_request(self, what: str) -> None:

@@ -7,7 +7,7 @@ because their watch has a field selector.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -80,10 +80,14 @@ class SimulatedServer:
         self.bound_by: dict[str, str] = {}
         self.bindings: dict[str, list[str]] = {}
         self.node_names: set[str] = set()
-        self.lease = SimulatedLease(
-            lambda: trace.note("server", "the lease is held by", self.lease.holder or "no process")
-        )
+        #: Called when another process holds the lease, or none.
+        self.lease_changed: Callable[[], None] = lambda: None
+        self.lease = SimulatedLease(self._lease_changed)
         self.version = 0
+
+    def _lease_changed(self) -> None:
+        self._trace.note("server", "the lease is held by", self.lease.holder or "no process")
+        self.lease_changed()
 
     # -- reading -------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from kubestow.scheduling.interfaces import Clock, Resource
 from kubestow_lab.fault_simulation.apiserver.outages import Outages
 from kubestow_lab.fault_simulation.apiserver.server import SERVED, SimulatedServer, WatchEvent
 from kubestow_lab.fault_simulation.faults import Fault, Faults
+from kubestow_lab.fault_simulation.marks import Mark, Marks
 
 #: Seconds between two bookmarks on an idle watch.
 _BOOKMARK_INTERVAL = 60.0
@@ -42,11 +43,12 @@ class SimulatedTransport(Transport):
         send: Send,
         note_request: Callable[[str], None],
         faults: Faults,
+        marks: Marks,
         clock: Clock,
         timeout: float,
     ) -> None:
         super().__init__(Credentials("http://server"), clock=clock)
-        self._objects, self._outages, self._faults = server, outages, faults
+        self._objects, self._outages, self._faults, self._marks = server, outages, faults, marks
         self._send_request, self._note_request, self._request_timeout = send, note_request, timeout
         self._streams_lists = faults.random.random() < 0.7
         #: The rest of each list that has been sent in part: the restart before it, its version and its objects.
@@ -72,6 +74,7 @@ class SimulatedTransport(Transport):
             # Kept, because a client that got no answer asks again.
             restarts, version, items = self._continued[query["continue"]]
             if restarts != self._outages.restarts or self._faults.occurs(Fault.EXPIRY):
+                self._marks.reach(Mark.LIST_EXPIRED)
                 raise APIError(410, "Expired", "The provided continue parameter is too old")
         else:
             version, items = self._objects.version, self._objects.listed(resource)
@@ -107,6 +110,7 @@ class SimulatedTransport(Transport):
             if faults.occurs(Fault.DELAY):
                 await asyncio.sleep(faults.random.expovariate(1.0))
             if faults.occurs(Fault.BREAKS) and faults.random.random() < 0.2:
+                self._marks.reach(Mark.EVENT_CUT)
                 yield line[: faults.random.randrange(len(line))]
                 if faults.random.random() < 0.5:
                     return
@@ -132,6 +136,7 @@ class SimulatedTransport(Transport):
             else:
                 position = _position(history, int(query["resourceVersion"]))
                 if self._faults.occurs(Fault.EXPIRY):
+                    self._marks.reach(Mark.WATCH_EXPIRED)
                     yield _line("ERROR", {"code": 410, "reason": "Expired", "message": "too old resource version"})
                     return
             restarts = self._outages.restarts

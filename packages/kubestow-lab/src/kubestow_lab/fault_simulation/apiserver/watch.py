@@ -13,16 +13,23 @@ from kubestow.scheduling.interfaces import Resource, Subscriber
 from kubestow_lab.fault_simulation.apiserver.outages import Outages
 from kubestow_lab.fault_simulation.apiserver.server import Key, SimulatedServer, WatchEvent
 from kubestow_lab.fault_simulation.faults import Fault, Faults
+from kubestow_lab.fault_simulation.marks import Mark, Marks
 
 
 class UnreliableWatch:
     """Delivers one collection to one subscriber."""
 
     def __init__(
-        self, server: SimulatedServer, resource: Resource, subscriber: Subscriber, faults: Faults, outages: Outages
+        self,
+        server: SimulatedServer,
+        resource: Resource,
+        subscriber: Subscriber,
+        faults: Faults,
+        outages: Outages,
+        marks: Marks,
     ) -> None:
         self._server, self._resource, self._subscriber = server, resource, subscriber
-        self._faults, self._outages = faults, outages
+        self._faults, self._outages, self._marks = faults, outages, marks
         self._restarts = 0
         self._history = server.history[resource]
         self._changed = asyncio.Event()
@@ -81,11 +88,15 @@ class UnreliableWatch:
         if not self._faults.occurs(Fault.REORDER):
             return 0
         position = self._faults.random.randrange(len(self._pending))
-        return next(i for i, change in enumerate(self._pending) if change.key == self._pending[position].key)
+        first = next(i for i, change in enumerate(self._pending) if change.key == self._pending[position].key)
+        if first:
+            self._marks.reach(Mark.EVENT_OVERTAKEN)
+        return first
 
     def _repeat(self) -> None:
         """Repeat the last event of some object."""
         if self._delivered:
+            self._marks.reach(Mark.EVENT_REPEATED)
             self._notify(self._delivered[self._faults.random.choice(list(self._delivered))])
 
     def _notify(self, change: WatchEvent) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import ObjectMeta
@@ -25,11 +25,24 @@ class DecisionSnapshot:
     state: int
 
 
-class WatchView:
-    """Forwards the events of a watch to its subscriber, and keeps the delivered state."""
+class Deliveries(Protocol):
+    """Is called with everything that a watch delivers, before the subscriber gets it and the view has it."""
 
-    def __init__(self, name: str, trace: Trace) -> None:
-        self._name, self._trace = name, trace
+    def listed(self, view: WatchView, resource: Resource, objects: Sequence[Any]) -> None:
+        """A collection is listed."""
+
+    def changed(self, view: WatchView, resource: Resource, event_type: str, obj: Any) -> None:
+        """An object changes."""
+
+
+class WatchView:
+    """Forwards the events of a watch to its subscriber, and keeps the delivered state.
+
+    ``deliveries`` is called before that.
+    """
+
+    def __init__(self, name: str, trace: Trace, deliveries: Deliveries) -> None:
+        self._name, self._trace, self._deliveries = name, trace, deliveries
         self._subscriber: Subscriber | None = None
         self.nodes: dict[Key, Node] = {}
         self.pods: dict[Key, Pod] = {}
@@ -52,6 +65,7 @@ class WatchView:
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
         self._trace.note(self._name, "receives a list of", len(objects), resource.plural)
+        self._deliveries.listed(self, resource, objects)
         for cache in self._caches(resource):
             cache.clear()
         for obj in objects:
@@ -61,6 +75,7 @@ class WatchView:
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         self._trace.note(self._name, "receives", event_type, *key_of(obj), obj.metadata.resource_version)
+        self._deliveries.changed(self, resource, event_type, obj)
         if event_type == "DELETED":
             for cache in self._caches(resource):
                 cache.pop(key_of(obj), None)

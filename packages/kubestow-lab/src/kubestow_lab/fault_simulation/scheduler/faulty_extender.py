@@ -12,13 +12,14 @@ from kubestow.framework.interface import Victims
 from kubestow.scheduling.extenders.stages import ExtenderFilterResponse, ExtenderVictims
 from kubestow.scheduling.interfaces import ClusterAPI, reference
 from kubestow_lab.fault_simulation.faults import Fault, Faults
+from kubestow_lab.fault_simulation.marks import Mark, Marks
 
 
 class FaultyExtender:
     """Implements :class:`kubestow.scheduling.extenders.stages.Extender`; without faults it accepts everything."""
 
-    def __init__(self, api: ClusterAPI, faults: Faults, *, ignorable: bool, binds: bool) -> None:
-        self._api, self._faults = api, faults
+    def __init__(self, api: ClusterAPI, faults: Faults, marks: Marks, *, ignorable: bool, binds: bool) -> None:
+        self._api, self._faults, self._marks = api, faults, marks
         self.settings = config.Extender(
             url_prefix="http://faulty",
             filter_verb="filter",
@@ -59,4 +60,8 @@ class FaultyExtender:
             await self._api.bind(reference(pod), node_name)
         except (APIError, Unreachable) as error:
             raise ExtenderError(self.settings.url_prefix, "bind", str(error)) from None
-        await self._inject_faults("bind")
+        try:
+            await self._inject_faults("bind")
+        except ExtenderError:
+            self._marks.reach(Mark.EXTENDER_BOUND_AND_FAILED)
+            raise

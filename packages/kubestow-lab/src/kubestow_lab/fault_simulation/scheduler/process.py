@@ -38,10 +38,12 @@ from kubestow_lab.fault_simulation.apiserver.context import SimulationContext
 from kubestow_lab.fault_simulation.apiserver.watch_view import DecisionSnapshot, WatchView
 from kubestow_lab.fault_simulation.event_loop import Freeze, frozen_with
 from kubestow_lab.fault_simulation.faults import Faults
+from kubestow_lab.fault_simulation.marks import Mark
 from kubestow_lab.fault_simulation.recording import RecordedFaults, Recording
 from kubestow_lab.fault_simulation.scheduler.clock import JumpingClock
 from kubestow_lab.fault_simulation.scheduler.faulty_extender import FaultyExtender
 from kubestow_lab.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
+from kubestow_lab.fault_simulation.scheduler.lookout import Lookout
 from kubestow_lab.fault_simulation.scheduler.stalls import NAME as STALLING_PLUGIN
 from kubestow_lab.fault_simulation.scheduler.stalls import ElectionBeside, stalling_plugin
 
@@ -53,6 +55,8 @@ _GATES = dict.fromkeys(
 _GATES_OF_UNITS = dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling", "CompositePodGroup"), True)
 #: Longest time of a graceful shutdown in seconds, which includes requests in flight.
 _GRACE_PERIOD = 30.0
+#: How often a chunk of a record cannot be written, where disks are full at times.
+_PROBABILITY_OF_FULL_DISK = 0.3
 
 #: An ordered set: the order of a set of tasks does not depend on the seed.
 Tasks = dict[asyncio.Task[Any], None]
@@ -89,6 +93,8 @@ class Features:
     leader_election: bool
     http: bool
     stalls: bool = False
+    #: Whether the disk of the flight record, if there is one, is full at times.
+    full_disk: bool = False
     minor: Minor = DEFAULT_MINOR
 
     @property
@@ -156,7 +162,8 @@ class Process(Observer):
         self._starts += 1
         self._context.trace.note(self.name, "starts")
         self.ledger = ReservationLedger()
-        self.view = WatchView(self.name, self._context.trace)
+        self.lookout = Lookout(self._context.marks)
+        self.view = WatchView(self.name, self._context.trace, self.lookout)
         self.snapshots: dict[str, DecisionSnapshot] = {}
         #: The times at which it has sent a binding of each pod.
         self.bind_attempts: dict[str, list[float]] = {}
@@ -174,6 +181,7 @@ class Process(Observer):
             requests=self.requests,
             stalls=self.features.stalls,
         )
+        self.lookout.binding = client.binding
         self._tasks = {}
         context = copy_context()
         context.run(_owner.set, self._tasks)
@@ -189,6 +197,9 @@ class Process(Observer):
             self.scheduler = self._scheduler(client)
             return asyncio.create_task(self._run_with_heartbeat() if self.features.stalls else self.scheduler.run())
         self._recording = Recording(self.name, self.features.faulty_plugin)
+        if self.features.full_disk:
+            disk = Random(f"{self.name} {self._starts} disk")
+            self._recording.is_full = lambda: self._is_disk_full(disk)
         self._recordings.append(self._recording)
         self._recorder = FlightRecorder(self._recording)
         self.scheduler = self._scheduler(client)
@@ -200,6 +211,13 @@ class Process(Observer):
             await self.scheduler.run()
         finally:
             beating.cancel()
+
+    def _is_disk_full(self, random: Random) -> bool:
+        """Whether a chunk of the record cannot be written."""
+        is_full = self._context.faults.active and random.random() < _PROBABILITY_OF_FULL_DISK
+        if is_full:
+            self._context.marks.reach(Mark.RECORD_DISK_FULL)
+        return is_full
 
     def _binding_requested(self, uid: str) -> None:
         self.bind_attempts.setdefault(uid, []).append(self.clock.monotonic())
@@ -230,8 +248,8 @@ class Process(Observer):
         if recorder is not None:  # a replay has only the configuration
             configuration = structs.replace(configuration, extenders=[extender.settings for extender in extenders])
         create = Scheduler if recorder is None else recorder.create_scheduler
-        observer = self if recorder is None else CompositeObserver(self, recorder)
-        return create(
+        observer = CompositeObserver(self, self.lookout, *([] if recorder is None else [recorder]))
+        scheduler = create(
             configuration,
             registry=registry,
             pod_group_apis=find_pod_group_apis(),
@@ -240,13 +258,15 @@ class Process(Observer):
             extenders=extenders,
             leadership=self._elector(client) if self.features.leader_election else None,
         )
+        self.lookout.scheduler = scheduler
+        return scheduler
 
     def _extenders(self, client: SimulatedClient) -> list[FaultyExtender]:
         if not self.features.faulty_extender:
             return []
         random = Random(f"{self.name} extender")
         ignorable, binds = random.random() < 0.5, random.random() < 0.5
-        return [FaultyExtender(client, self._context.faults, ignorable=ignorable, binds=binds)]
+        return [FaultyExtender(client, self._context.faults, self._context.marks, ignorable=ignorable, binds=binds)]
 
     def _elector(self, client: SimulatedClient) -> Leadership:
         timings = LeaseTimings()
@@ -291,6 +311,7 @@ class Process(Observer):
     async def stop(self) -> list[str]:
         """Stop gracefully; the names of tasks that are left."""
         self._context.trace.note(self.name, "stops")
+        self.lookout.stopped()
         self.running.cancel()
         return await self.reap()
 
@@ -309,6 +330,8 @@ class Process(Observer):
     async def kill(self) -> None:
         """Cancel all tasks at once."""
         self._context.trace.note(self.name, "is killed")
+        if self.alive:
+            self.lookout.killed()
         if self._recorder is not None:
             self._recorder.journal.close()
         while self._tasks:
