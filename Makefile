@@ -35,7 +35,7 @@ test: venv
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal -q
 
 simulate: venv
-	@PYTHONPATH=packages/kubestow/tests:packages/kubestow-contrib/tests $(BIN)/python -m tests.fault_simulation --seeds $(SEEDS) --first $(FIRST_SEED)
+	@$(BIN)/python -m kubestow_lab.fault_simulation --seeds $(SEEDS) --first $(FIRST_SEED)
 
 lint: venv
 	@$(BIN)/ruff check .

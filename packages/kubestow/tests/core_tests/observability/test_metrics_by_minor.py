@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from core_tests.observability.harness import Observed, observe
-from core_tests.plugins.dynamic_resources.devices import device_class, slice_of
 from core_tests.scheduling.queue.test_minor_versions import around
 from kubestow.api.core import Node
 from kubestow.config import FeatureGates
@@ -15,6 +14,7 @@ from kubestow.observability.observability import Observability
 from kubestow.process import WallClock
 from kubestow.rules.minors import Behaviour, Minor
 from kubestow.testing import node, pod
+from kubestow.testing.devices import device_class, slice_of
 
 
 def names(minor: Minor) -> set[str]:

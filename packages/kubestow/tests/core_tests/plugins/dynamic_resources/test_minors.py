@@ -8,21 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
     GPU,
     DeviceHarness,
-    allocation,
-    claim,
     condition,
-    device,
-    device_class,
-    exactly,
-    pod_with,
     report_while_waiting,
     single_node,
-    slice_of,
-    subrequests,
-    taint_rule,
 )
 from kubestow.api.core import Pod
 from kubestow.config.defaults import default_plugins
@@ -31,6 +21,18 @@ from kubestow.errors import ConfigurationError
 from kubestow.framework.interface import ScorePlugin
 from kubestow.rules.minors import Behaviour, Minor
 from kubestow.testing import node, pod
+from kubestow.testing.devices import (
+    DRIVER,
+    allocation,
+    claim,
+    device,
+    device_class,
+    exactly,
+    pod_with,
+    slice_of,
+    subrequests,
+    taint_rule,
+)
 
 CANNOT = "0/1 nodes are available: 1 cannot allocate all claims."
 INDEX_0 = f'device.attributes["{DRIVER}"].index == 0'

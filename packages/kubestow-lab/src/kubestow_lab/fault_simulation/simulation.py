@@ -1,0 +1,470 @@
+"""One seeded run: faults for a minute or two, then quiescence and the final checks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain
+from random import Random
+from typing import Any
+
+from kubestow.api.core import Namespace, Pod
+from kubestow.api.meta import ObjectMeta
+from kubestow.errors import LeaseLost
+from kubestow.rules.minors import DEFAULT_MINOR, MINORS, Behaviour, Minor
+from kubestow.scheduling.interfaces import Clock
+from kubestow.testing.virtual_time import VirtualClock
+from kubestow_lab.fault_simulation.actors.devices import Devices
+from kubestow_lab.fault_simulation.actors.jobs import Jobs
+from kubestow_lab.fault_simulation.actors.kubelets import Kubelets
+from kubestow_lab.fault_simulation.actors.storage import Storage
+from kubestow_lab.fault_simulation.actors.tenants import DEADLY_STALL, STALL, Tenants
+from kubestow_lab.fault_simulation.actors.users import Users
+from kubestow_lab.fault_simulation.apiserver.context import SimulationContext
+from kubestow_lab.fault_simulation.apiserver.outages import Outages
+from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
+from kubestow_lab.fault_simulation.event_loop import RecordedShuffledLoop, ShuffledLoop
+from kubestow_lab.fault_simulation.faults import Fault, Faults
+from kubestow_lab.fault_simulation.marks import Mark, Marks
+from kubestow_lab.fault_simulation.recording import Recording
+from kubestow_lab.fault_simulation.scheduler.clock import JumpingClock
+from kubestow_lab.fault_simulation.scheduler.faulty_plugin import NAME, InjectedError
+from kubestow_lab.fault_simulation.scheduler.lookout import LoggedMarks
+from kubestow_lab.fault_simulation.scheduler.process import Features, Process, own_tasks
+from kubestow_lab.fault_simulation.specification import Rested, Settled, violations
+from kubestow_lab.fault_simulation.trace import Trace
+from kubestow_lab.fault_simulation.witness import Witness
+
+
+@dataclass(frozen=True)
+class _Deployment:
+    """The scheduler names of each process, and whether the processes elect a leader."""
+
+    processes: tuple[tuple[str, ...], ...]
+    leader_election: bool = False
+
+    @property
+    def scheduler_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(chain.from_iterable(self.processes)))
+
+
+_DEPLOYMENTS = (
+    _Deployment((("one",),)),
+    _Deployment((("one", "two"),)),
+    _Deployment((("one",), ("two",))),
+)
+_DEPLOYMENTS_WITH_LEADER_ELECTION = (
+    _Deployment((("one",), ("one",)), leader_election=True),
+    _Deployment((("one", "two"),) * 3, leader_election=True),
+)
+#: Seconds without faults after which the cluster must be quiescent: longer than any backoff, than a stalled watch, and
+#: than the time after which a pod is retried without an event.
+_LONG_REST = 420.0
+#: The same before v1.36: a pod that is retried without an event may lose its nomination then, which helps others at
+#: their next retry, and so on.
+_LONGEST_REST = 3 * _LONG_REST
+#: The same where all queueing hints are known to be complete.
+_SHORT_REST = 30.0
+#: The least number of trace lines before the faults end.
+_MIN_EVENTS = 600
+
+
+@dataclass(frozen=True)
+class _ClusterSize:
+    """The choices of node and pod limits, and of seconds with faults.
+
+    After the faults, ``helpful_changes`` single changes are made that can make a pod schedulable.
+    """
+
+    nodes: Sequence[int]
+    pods: Sequence[int]
+    seconds: Sequence[float]
+    helpful_changes: int
+
+
+_SMALL = _ClusterSize(nodes=(2, 3, 5), pods=(6, 10, 20), seconds=(5.0, 10.0, 20.0), helpful_changes=2)
+_LARGE = _ClusterSize(nodes=(5, 8), pods=(10, 25, 60), seconds=(20.0, 60.0, 120.0), helpful_changes=8)
+
+
+class Part(StrEnum):
+    """The optional parts of a simulation. Most are not large, because many short runs find more in the same time."""
+
+    GANGS = "gangs"
+    EXTENDERS = "extenders"
+    ELECTION = "election"
+    PLUGIN = "plugin"
+    VOLUMES = "volumes"
+    DEVICES = "devices"
+    HTTP = "http"
+    OUTAGES = "outages"
+    SERVER_CLOCK = "server clock"
+    LARGE = "large"
+    STALLS = "stalls"
+    RECORDS = "records"
+
+
+_PROBABILITIES = {
+    Part.GANGS: 0.6,
+    Part.EXTENDERS: 0.35,
+    Part.ELECTION: 0.4,
+    Part.PLUGIN: 0.5,
+    Part.VOLUMES: 0.6,
+    Part.DEVICES: 0.6,
+    Part.HTTP: 0.5,
+    Part.OUTAGES: 0.3,
+    Part.SERVER_CLOCK: 0.3,
+    Part.LARGE: 0.05,
+}
+#: The parts that only the default minor version has as they are simulated.
+_PARTS_OF_DEFAULT = frozenset({Part.DEVICES})
+_PROBABILITY_OF_DEFAULT = 0.5
+#: Drawn by itself, so that it does not change what else a seed has.
+_PROBABILITY_OF_STALLS = 0.3
+#: Likewise: processes that write flight records on disks that are full at times. They have no stalls.
+_PROBABILITY_OF_RECORDS = 0.1
+#: Seconds after the faults in which no pod is put aside any more because of a stall.
+_STALLS_FORGOTTEN = 660.0
+#: Seconds within which a pod is bound that many pods of a tenant come before: two of their attempts, with what follows.
+_VICTIM_SECONDS = 2.5 * STALL
+#: The same if an attempt of the tenant costs the Lease, which is 45 s, and 15 s until it expires; and the seconds in
+#: which no second attempt may cost it.
+_VICTIM_SECONDS_BY_ANOTHER_LEADER, _ONE_LEASE_SECONDS = 70.0, 590.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a run: the fingerprint and length of its trace, the number of bound pods, and the violations.
+
+    ``marks`` has how often the run has reached each of the rare paths that it reached at all.
+    """
+
+    seed: int
+    fingerprint: str
+    events: int
+    bound: int
+    violations: Sequence[str]
+    trace: Sequence[str]
+    marks: Mapping[Mark, int]
+
+
+def simulate(seed: int, *, required: Collection[Part] = (), recordings: list[Recording] | None = None) -> Outcome:
+    """Run one seed with the required parts and others drawn at random. Equal arguments give equal outcomes.
+
+    With ``recordings``, every process is recorded, which changes the order of its callbacks and so the run.
+    """
+    has_full_disks = recordings is None and (
+        Part.RECORDS in required
+        or (Part.STALLS not in required and Random(f"{seed} records").random() < _PROBABILITY_OF_RECORDS)
+    )
+    if has_full_disks:
+        recordings = []
+    loop = ShuffledLoop if recordings is None else RecordedShuffledLoop
+    with asyncio.Runner(loop_factory=lambda: loop(Random(f"{seed} loop"))) as runner:
+        simulation = _Simulation(seed, runner.get_loop(), required, recordings, has_full_disks=has_full_disks)
+        with _LoggedErrors(simulation.violations, simulation.marks):
+            try:
+                runner.run(simulation.run())
+            except AssertionError as error:
+                simulation.violations.append(f"{type(error).__name__}: {error}")
+    trace = simulation.trace
+    return Outcome(
+        seed,
+        trace.fingerprint,
+        len(trace.lines),
+        len(simulation.server.bound_by),
+        simulation.violations,
+        trace.lines,
+        simulation.marks.counts,
+    )
+
+
+class _Simulation:
+    def __init__(
+        self,
+        seed: int,
+        loop: asyncio.AbstractEventLoop,
+        required: Collection[Part],
+        recordings: list[Recording] | None,
+        *,
+        has_full_disks: bool,
+    ) -> None:
+        own_tasks(loop)
+        loop.set_exception_handler(self._unhandled)
+        self._seed, self._recordings = seed, recordings
+        self._random = Random(f"{seed} world")
+        clock = VirtualClock(loop)
+        self.trace = Trace(clock)
+        self.violations: list[str] = []
+        self.marks = Marks()
+        self._parts = {part for part, p in _PROBABILITIES.items() if self._random.random() < p or part in required}
+        is_drawn = Random(f"{seed} stalls").random() < _PROBABILITY_OF_STALLS
+        if has_full_disks:
+            self._parts.add(Part.RECORDS)
+        if recordings is None and (Part.STALLS in required or is_drawn):
+            self._parts.add(Part.STALLS)
+        self._minor = self._drawn_minor(required)
+        if self._minor != DEFAULT_MINOR:
+            self._parts -= _PARTS_OF_DEFAULT
+            if not self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS):  # nor the gates of gangs
+                self._parts.discard(Part.GANGS)
+        loop.freezes = Part.STALLS in self._parts  # type: ignore[attr-defined]  # of the shuffled loop
+        self.server = SimulatedServer(self._server_clock(clock), self.trace)
+        self._faults = Faults(Random(f"{seed} faults"))
+        self._outages = Outages(Random(f"{seed} outages"), self.trace, self.server.break_watches)
+        self._context = SimulationContext(self.server, self._outages, clock, self._faults, self.trace, self.marks)
+        self._deployment = self._random.choice(
+            _DEPLOYMENTS_WITH_LEADER_ELECTION if Part.ELECTION in self._parts else _DEPLOYMENTS
+        )
+        self._size = _LARGE if Part.LARGE in self._parts else _SMALL
+        self._processes: list[Process] = []
+        self._witness = Witness(self.server, self.report)
+        self._leader = ""
+        self.server.lease_changed = self._lease_changed
+
+    def _drawn_minor(self, required: Collection[Part]) -> Minor:
+        """The emulated minor version: the default in every other simulation, and where it is needed."""
+        random = Random(f"{self._seed} minor")
+        needs_default = self._recordings is not None or not _PARTS_OF_DEFAULT.isdisjoint(required)
+        if random.random() < _PROBABILITY_OF_DEFAULT or needs_default:
+            return DEFAULT_MINOR
+        others = [minor for minor in MINORS if minor != DEFAULT_MINOR]
+        if Part.GANGS in required:
+            others = [minor for minor in others if minor.has(Behaviour.POD_GROUPS_ARE_UNITS)]
+        return random.choice(others)
+
+    def _server_clock(self, clock: VirtualClock) -> Clock:
+        """The clock of the server, which may be an hour ahead or behind."""
+        if Part.SERVER_CLOCK not in self._parts:
+            return clock
+        skewed = JumpingClock(clock, Random(f"{self._seed} server clock"))
+        skewed.set_offset(self._random.choice((3600.0, -3600.0)))
+        return skewed
+
+    def _lease_changed(self) -> None:
+        holder, before = self.server.lease.holder, self._leader
+        if before and holder and holder.partition("/")[0] != before.partition("/")[0]:
+            self.marks.reach(Mark.LEASE_CHANGED_HANDS)
+        for process in self._processes:
+            if process.identity == before:
+                process.lookout.lost_lead()
+                if process.is_stalled:
+                    self.marks.reach(Mark.STALLED_PAST_LEASE)
+        self._leader = holder
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.violations.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
+
+    async def run(self) -> None:
+        """Run with faults, then without them until the final checks."""
+        self.server.put(Namespace(metadata=ObjectMeta(name="default")))
+        self.trace.note("simulation", f"emulates {self._minor}")
+        self._processes = [self._process(number, names) for number, names in enumerate(self._deployment.processes)]
+        kubelets = Kubelets(self.server, Random(f"{self._seed} kubelets"))
+        storage = Storage(self.server, Random(f"{self._seed} storage"))
+        devices = Devices(self.server, Random(f"{self._seed} devices"))
+        spec_parts = [
+            actor.spec_part for part, actor in ((Part.VOLUMES, storage), (Part.DEVICES, devices)) if part in self._parts
+        ]
+        users = Users(
+            self.server,
+            Random(f"{self._seed} people"),
+            scheduler_names=("foreign", *self._deployment.scheduler_names),
+            nodes=self._random.choice(self._size.nodes),
+            pods=self._random.choice(self._size.pods),
+            spec_parts=spec_parts,
+        )
+        controllers = [asyncio.create_task(actor.run()) for actor in (kubelets, storage, devices)]
+        disruptive = [asyncio.create_task(users.run())]
+        if self._recordings is None:  # it reaches into the schedulers, past everything that is recorded
+            disruptive.append(asyncio.create_task(self._decide_waiting_pods()))
+        if Part.GANGS in self._parts:
+            names = self._deployment.scheduler_names
+            jobs = Jobs(
+                self.server,
+                Random(f"{self._seed} jobs"),
+                scheduler_names=names,
+                spec_parts=spec_parts or [dict],
+                are_units=self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS),
+            )
+            disruptive.append(asyncio.create_task(jobs.run()))
+        tenants = Tenants(
+            self.server, Random(f"{self._seed} tenants"), scheduler_name=self._deployment.scheduler_names[0]
+        )
+        if Part.STALLS in self._parts:
+            disruptive.append(asyncio.create_task(tenants.run()))
+        disturbing = [asyncio.create_task(self._disturb(process)) for process in self._processes]
+        if Part.OUTAGES in self._parts:
+            disturbing.append(asyncio.create_task(self._outages.run(lambda: self._faults.active)))
+        restarting = [asyncio.create_task(self._restart(process)) for process in self._processes]
+        await asyncio.sleep(self._random.choice(self._size.seconds))
+        while len(self.trace.lines) < _MIN_EVENTS:
+            await self.server.change()
+        self._faults.active = False
+        self.trace.note("simulation", "ends all faults")
+        for task in disruptive:
+            task.cancel()
+        for actor in (kubelets, storage, devices):
+            actor.churn = False
+        for ended in await asyncio.gather(*disruptive, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
+        await asyncio.gather(*disturbing)
+        if Part.STALLS in self._parts:
+            await asyncio.sleep(_STALLS_FORGOTTEN)
+        # A connection may have stalled long before.
+        await self._rest(self._final_violations, shortest=_LONG_REST if Part.HTTP in self._parts else _SHORT_REST)
+        for _ in range(self._size.helpful_changes):
+            users.make_helpful_change()
+            # kube-scheduler's hints do not cover every node that the anti-affinity of other pods releases.
+            # Before v1.36 they cover less.
+            is_certain = self._minor == DEFAULT_MINOR and not users.uses_pod_constraints
+            await self._rest(self._unscheduled, longest=_SHORT_REST if is_certain else None)
+        if Part.STALLS in self._parts:
+            await self._check_victims(tenants)
+        await self._rest(self._final_violations, longest=1.0)
+        for task in restarting:
+            task.cancel()
+        for process in self._processes:
+            await self._stop(process)
+        for task in controllers:
+            task.cancel()
+
+    def _process(self, number: int, names: Sequence[str]) -> Process:
+        features = Features(
+            faulty_plugin=Part.PLUGIN in self._parts,
+            faulty_extender=Part.EXTENDERS in self._parts,
+            leader_election=self._deployment.leader_election,
+            http=Part.HTTP in self._parts,
+            stalls=Part.STALLS in self._parts,
+            full_disk=Part.RECORDS in self._parts,
+            minor=self._minor,
+        )
+        return Process(f"{self._seed}-{number}", names, self._context, features, self._witness, self._recordings)
+
+    # -- checks of tenants, and reports -----------------------------------------------------------------------------
+
+    async def _check_victims(self, tenants: Tenants) -> None:
+        """A pod that fits is bound in time, whatever pods of a tenant come before it, and leaders are lost to one."""
+        victim = tenants.create_victim("victim", STALL)
+        await self._check_bound(victim, _VICTIM_SECONDS)
+        tenants.clear()
+        await asyncio.sleep(_STALLS_FORGOTTEN)
+        if self._deployment.leader_election:
+            victim, before = tenants.create_victim("victim-2", DEADLY_STALL), self.server.lease.acquisitions
+            await self._check_bound(victim, _VICTIM_SECONDS_BY_ANOTHER_LEADER)
+            await asyncio.sleep(_ONE_LEASE_SECONDS - _VICTIM_SECONDS_BY_ANOTHER_LEADER)
+            if (leaders := self.server.lease.acquisitions - before) != 1:
+                self.report(f"{leaders} leaders within {_ONE_LEASE_SECONDS:g} s of the first attempt that does not end")
+            tenants.clear()
+            await asyncio.sleep(_STALLS_FORGOTTEN)
+
+    async def _check_bound(self, victim: Pod, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        if not any(pod.metadata.uid == victim.metadata.uid and pod.spec.node_name for pod in self.server.pods()):
+            self.report(f"{victim.metadata.name} is not bound within {seconds:g} s")
+
+    def report(self, violation: str) -> None:
+        self.trace.note("simulation", "VIOLATION", violation)
+        self.violations.append(violation)
+
+    # -- faults of processes ---------------------------------------------------------------------------------------
+
+    async def _disturb(self, process: Process) -> None:
+        """Kill or stop and restart a process at random times."""
+        while self._faults.active:
+            await asyncio.sleep(self._random.expovariate(0.5))
+            if self._faults.occurs(Fault.CLOCK_JUMPS):
+                process.clock.jump()
+            if not process.alive:
+                continue
+            if self._faults.occurs(Fault.KILLED):
+                await process.kill()
+            elif self._faults.occurs(Fault.STOPPED):
+                await self._stop(process)
+            else:
+                continue
+            await asyncio.sleep(self._random.uniform(0.0, 3.0))
+            process.start()
+
+    async def _restart(self, process: Process) -> None:
+        """Restart a process whenever it ends because it has lost its lease."""
+        while True:
+            running = process.running
+            await asyncio.wait([running])
+            await asyncio.sleep(self._random.uniform(0.5, 2.0))
+            if running is process.running and not running.cancelled() and isinstance(running.exception(), LeaseLost):
+                self.trace.note(process.name, running.exception())
+                self._check_tasks(process, await process.reap())
+                process.start()
+
+    async def _stop(self, process: Process) -> None:
+        self._check_tasks(process, await process.stop())
+
+    def _check_tasks(self, process: Process, left: Sequence[str]) -> None:
+        if left:
+            self.report(f"{process.name} has ended and left tasks running: {', '.join(left)}")
+
+    async def _decide_waiting_pods(self) -> None:
+        """Allow and reject pods that wait at Permit."""
+        while True:
+            await asyncio.sleep(self._random.uniform(0.1, 2.0))
+            for process in self._processes:
+                for waiting in process.scheduler.waiting_pods.all():
+                    if self._random.random() < 0.3:
+                        waiting.allow(NAME)
+                    elif self._random.random() < 0.1:
+                        waiting.reject(NAME, "no")
+
+    # -- final checks ----------------------------------------------------------------------------------------------
+
+    async def _rest(
+        self, check: Callable[[], Iterator[str]], *, shortest: float = _SHORT_REST, longest: float | None = None
+    ) -> None:
+        """Wait until a check finds no violations; a large simulation always waits for the longest time.
+
+        The last check is repeated after a second, because a timer may fire at the very moment of the check.
+        """
+        if longest is None:
+            longest = _LONG_REST if self._minor == DEFAULT_MINOR else _LONGEST_REST
+        shortest = longest if Part.LARGE in self._parts else min(shortest, longest)
+        for seconds in (shortest, longest - shortest, 1.0):
+            await asyncio.sleep(seconds)
+            violations = list(check())
+            if not violations:
+                return
+        self.violations += violations
+
+    def _final_violations(self) -> Iterator[str]:
+        for process in self._processes:
+            yield from violations(Rested(self.server, process))
+        yield from violations(Settled(self.server, self._deployment.scheduler_names, self._processes))
+
+    def _unscheduled(self) -> Iterator[str]:
+        yield from violations(Settled(self.server, self._deployment.scheduler_names))
+
+
+class _LoggedErrors(logging.Handler):
+    """Reports every exception that the scheduler logs, except injected ones, as a violation."""
+
+    def __init__(self, violations: list[str], marks: Marks) -> None:
+        super().__init__(logging.ERROR)
+        self._violations, self._marks = violations, LoggedMarks(marks)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._marks.emit(record)
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, InjectedError):
+            self._violations.append(f"logged: {record.getMessage()}: {error!r}")
+
+    def __enter__(self) -> None:
+        logger = logging.getLogger("kubestow")
+        self._propagated, logger.propagate = logger.propagate, False
+        logger.addHandler(self)
+
+    def __exit__(self, *_: object) -> None:
+        logger = logging.getLogger("kubestow")
+        logger.removeHandler(self)
+        logger.propagate = self._propagated
