@@ -5,10 +5,11 @@ A group names its parent. The children of a composite group are looked up in an 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.cluster.changes.catalog import Catalog
+from kubestow.cluster.pods.shapes import PodInfo
 
 MAX_LEVELS = 4
 """The most levels of a tree, its PodGroups included."""
@@ -27,6 +28,29 @@ def ancestors(group: Group, composites: Catalog[CompositePodGroup]) -> Iterator[
             return
         yield parent
         group = parent
+
+
+def disrupted_as_a_whole(group: Group, composites: Catalog[CompositePodGroup]) -> Group | None:
+    """The highest of a group and those above it all of whose pods are evicted together; None if there is none."""
+    path = (group, *(above for above in ancestors(group, composites) if above is not None))
+    return next((each for each in reversed(path) if each.spec.is_disrupted_as_a_whole), None)
+
+
+def count_disrupted_units(
+    pods: Iterable[PodInfo], groups: Catalog[PodGroup], composites: Catalog[CompositePodGroup]
+) -> int:
+    """The number of units with pods of Kubernetes' groups that are disrupted if some pods are evicted.
+
+    A group, or a tree of groups, that is evicted as a whole is one; so is each pod of any other group.
+    """
+    units = set[Hashable]()
+    for pod in pods:
+        reference = pod.spec.scheduling_group
+        if reference is not None:
+            group = groups.get(pod.namespace, reference.pod_group_name or "")
+            whole = None if group is None else disrupted_as_a_whole(group, composites)
+            units.add(pod.uid if whole is None else (type(whole), whole.metadata.namespace, whole.metadata.name))
+    return len(units)
 
 
 class Hierarchies:

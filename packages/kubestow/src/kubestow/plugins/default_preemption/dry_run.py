@@ -280,12 +280,12 @@ def evictable_units(
     np.minimum.at(start_time, unit, table.start_time[slots])
     order = np.lexsort((unit, start_time[unit], -size[unit], ~in_group, -priorities))
     violating = budgets.violated(PodChanges(table, slots[order], np.array([0, len(order)], np.intp), -1))
-    violating_units = np.zeros(len(slots), np.bool_)
-    violating_units[unit[order[violating]]] = True
-    order = order[np.argsort(~violating_units[unit[order]], kind="stable")]
+    violations = np.bincount(unit[order[violating]], minlength=len(slots))
+    order = order[np.argsort(violations[unit[order]] == 0, kind="stable")]
     starts = np.flatnonzero(np.diff(unit[order], prepend=-1))
     run_offsets = offsets_of(np.diff(starts, append=len(order)))
-    return Evictable(PodChanges(table, slots[order], run_offsets, -1), rows[order])
+    units = PodChanges(table, slots[order], run_offsets, -1)
+    return Evictable(units, rows[order], violations[unit[order[starts]]])
 
 
 class PlacedGroup(NamedTuple):

@@ -292,12 +292,14 @@ class PodGroupPreemption(GangPreemption):
             return False
         attempt.keeps_nominations = False
         infos = [queued.info for queued in attempt.pods]
+        runtime, began = attempt.profile.runtime, None
         try:
             evictable = attempt.profile.gangs.evictable_units(attempt.gang, infos)
             if isinstance(evictable, Status):
                 attempt.keeps_nominations = evictable.code is Code.PENDING
                 plan: PreemptionPlan | Status = evictable
             else:
+                began = runtime.now()
                 plan = await plan_in_one_attempt(
                     evictable,
                     attempt,
@@ -307,7 +309,9 @@ class PodGroupPreemption(GangPreemption):
                 )
         except PluginError as error:
             plan = Status.error(str(error))
-        attempt.profile.gangs.gang_preemption_ended(plan.code if isinstance(plan, Status) else Code.SUCCESS)
+        evaluating = None if began is None else runtime.now() - began
+        code = plan.code if isinstance(plan, Status) else Code.SUCCESS
+        attempt.profile.gangs.gang_preemption_ended(code, evaluating=evaluating)
         if isinstance(plan, Status):
             attempt.preemption_message = f"pod group preemption: {plan.message}"
             return False
@@ -323,6 +327,7 @@ class PodGroupPreemption(GangPreemption):
             attempt.gang.uid,
             victims=plan.victims,
             lower_priority_nominated=plan.lower_priority_nominated,
+            violations=plan.violations,
         )
         message = attempt.refusal(len(plan.nominations))
         waiting = attempt.failure(message)
