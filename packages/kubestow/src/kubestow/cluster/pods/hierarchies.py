@@ -6,6 +6,7 @@ A group names its parent. The children of a composite group are looked up in an 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from itertools import chain
 
 from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.cluster.changes.catalog import Catalog
@@ -73,6 +74,13 @@ class Hierarchies:
         if after is not None and (parent := _parent(after)) is not None:
             self._children.setdefault(parent, {})[type(after), after.metadata.name] = after
 
+    def names_above(self, group: Group) -> Iterator[str]:
+        """The names of the composite groups above a group, its parent's first, up to the first that is missing."""
+        for above in chain((group,), ancestors(group, self._composites)):
+            if above is None or not (name := above.spec.parent_composite_pod_group_name):
+                return
+            yield name
+
     def root_of(self, group: Group) -> Group | None:
         """The group at the top, which may be the group itself; None if a composite group is missing."""
         root: Group | None = group
@@ -82,8 +90,25 @@ class Hierarchies:
 
     def children(self, composite: CompositePodGroup) -> list[Group]:
         """The groups that name a composite group as their parent, the oldest first, then in the order of names."""
-        children = self._children.get((composite.metadata.namespace, composite.metadata.name), {})
-        return sorted(children.values(), key=_age)
+        return sorted(self._of(composite), key=_age)
+
+    def pod_groups_below(self, composite: CompositePodGroup) -> Iterator[PodGroup]:
+        """The PodGroups of the tree below a composite group, in no particular order."""
+        groups: list[Group] = [composite]
+        for _ in range(MAX_LEVELS):
+            groups = [child for group in groups if isinstance(group, CompositePodGroup) for child in self._of(group)]
+            yield from (group for group in groups if isinstance(group, PodGroup))
+
+    def composites_below(self, composite: CompositePodGroup) -> Iterator[CompositePodGroup]:
+        """The composite groups of the tree below one, and that itself."""
+        groups: list[Group] = [composite]
+        for _ in range(MAX_LEVELS):
+            composites = [group for group in groups if isinstance(group, CompositePodGroup)]
+            yield from composites
+            groups = [child for group in composites for child in self._of(group)]
+
+    def _of(self, composite: CompositePodGroup) -> Iterable[Group]:
+        return self._children.get((composite.metadata.namespace, composite.metadata.name), {}).values()
 
 
 def _age(group: Group) -> tuple[str, str]:
