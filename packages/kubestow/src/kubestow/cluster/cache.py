@@ -8,12 +8,14 @@ distinguish assumed pods from confirmed ones. Every change is recorded in the jo
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 from weakref import ReferenceType, ref
 
 from kubestow.api.core import Node
 from kubestow.api.custom import CustomObject
 from kubestow.api.resource import ResourceClaim
+from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.cluster.changes.catalog import Catalog, KubernetesObject
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource, notify
 from kubestow.cluster.changes.journal import EVERY_ROW, ChangeWindow, Journal, UndoLog
@@ -21,6 +23,9 @@ from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.placed_pods import CHANGED, Nominations, PlacedPod, PlacedPods, PlacementListener
 from kubestow.cluster.pods.affinity_terms import IndexKeys
+from kubestow.cluster.pods.group_readiness import GroupReadiness
+from kubestow.cluster.pods.hierarchies import Hierarchies
+from kubestow.cluster.pods.placed_groups import PlacedGroups
 from kubestow.cluster.pods.pod_groups import KUBERNETES, WORKLOADS, PodGroupAPI, PodGroups
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, Shapes
 from kubestow.cluster.resource_claims import ResourceClaimTracker
@@ -149,6 +154,24 @@ class Cluster:
         for row, pods in enumerate(self.nodes.pods):
             for info in pods.values():
                 listener.pod_added(row, info)
+
+    @cached_property
+    def hierarchies(self) -> Hierarchies:
+        """The trees of Kubernetes' pod groups."""
+        return Hierarchies(self.catalog(PodGroup), self.catalog(CompositePodGroup))
+
+    @cached_property
+    def placed_groups(self) -> PlacedGroups:
+        """The placed pods of Kubernetes' pod groups, which are kept as columns from the first use on."""
+        groups, composites = self.catalog(PodGroup), self.catalog(CompositePodGroup)
+        placed = PlacedGroups(self.nodes.pod_table, groups, composites, self.hierarchies)
+        self.listen_to_placements(placed)
+        return placed
+
+    @cached_property
+    def group_readiness(self) -> GroupReadiness:
+        """How much of each tree of Kubernetes' pod groups is ready, which is counted from the first use on."""
+        return GroupReadiness(self.pod_groups, self.catalog(PodGroup), self.catalog(CompositePodGroup))
 
     def listen_to_pods(self, listener: PodListener) -> None:
         """Call a listener for every pod that is observed from now on, as long as it is referred to."""

@@ -262,8 +262,11 @@ class PluginObserver:
     def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
         """All plugins of an extension point have been called, or as many as it took to decide."""
 
-    def gang_preemption_ended(self, code: Code) -> None:
-        """PodGroupPostFilter has looked for victims for a pod group."""
+    def gang_preemption_ended(self, code: Code, *, evaluating: float | None) -> None:
+        """PodGroupPostFilter has looked for victims for a pod group.
+
+        ``evaluating`` are the seconds that went into choosing them; None when there were none to choose from.
+        """
 
     def gang_attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
         """An attempt to schedule a gang has ended; ``outcome`` is a :class:`kubestow.framework.gang.GangOutcome`.
