@@ -14,6 +14,7 @@ Pure: the situation of a round goes in, a plan comes out.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,8 +33,8 @@ from kubestow_contrib.queues.availability import (
 from kubestow_contrib.queues.configuration import BackfillMode, Queue
 from kubestow_contrib.queues.fair_share import QueueShares
 
-#: So many jobs of a round may look for jobs to evict.
-_MOST_PREEMPTORS = 8
+#: So many jobs of a round may look for jobs to evict, and of so many candidates all combinations are tried.
+_MOST_PREEMPTORS, _MOST_COMBINED = 8, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,31 +267,40 @@ class _Round:
         if not candidates:
             return None
         self._preemptors_left -= 1
-        best: list[RunningJob] | None = None
-        for each in candidates:  # one job whose eviction suffices may lose less than several small ones
-            if self._suffice(job, [each]) is not None and self._permits(job, [each]):
-                best = [each]
-                break
+        victims = self._cheapest(job, candidates) if len(candidates) <= _MOST_COMBINED else self._cheap(job, candidates)
+        placement = self._suffice(job, victims) if victims else None
+        return None if placement is None else (placement, tuple(each.key for each in victims))
+
+    def _cheapest(self, job: WaitingJob, candidates: Sequence[RunningJob]) -> Sequence[RunningJob]:
+        """The candidates that suffice and lose least, of all combinations; none if none suffices."""
+        combinations = (
+            each for count in range(1, len(candidates) + 1) for each in itertools.combinations(candidates, count)
+        )
+        for each in sorted(combinations, key=_loss):
+            if self._permits(job, each) and self._suffice(job, each) is not None:
+                return each
+        return ()
+
+    def _cheap(self, job: WaitingJob, candidates: Sequence[RunningJob]) -> Sequence[RunningJob]:
+        """The same for many candidates: those of least loss until they suffice, without those not needed; or one."""
+        found: Sequence[RunningJob] = ()
         gathered: list[RunningJob] = []
         for each in candidates:
-            if not self._permits(job, [*gathered, each]):
-                continue
-            gathered.append(each)
-            if self._suffice(job, gathered) is not None:
+            if self._permits(job, [*gathered, each]):
+                gathered.append(each)
+                if self._suffice(job, gathered) is not None:
+                    found = gathered
+                    break
+        for each in sorted(found, key=lambda each: (-each.loss, each.key)):
+            rest = [other for other in found if other is not each]
+            if rest and self._permits(job, rest) and self._suffice(job, rest) is not None:
+                found = rest
+        for each in candidates:
+            if found and each.loss >= _loss(found):
                 break
-        else:
-            gathered = []
-        for each in sorted(gathered, key=lambda each: (-each.loss, each.key)):
-            rest = [other for other in gathered if other is not each]
-            if rest and self._suffice(job, rest) is not None and self._permits(job, rest):
-                gathered = rest
-        if gathered and (best is None or _loss(gathered) < _loss(best)):
-            best = gathered
-        if best is None:
-            return None
-        placement = self._suffice(job, best)
-        assert placement is not None
-        return placement, tuple(each.key for each in best)
+            if self._permits(job, [each]) and self._suffice(job, [each]) is not None:
+                return [each]
+        return found
 
     def _suffice(self, job: WaitingJob, victims: Sequence[RunningJob]) -> Placement | None:
         """Where a job could start if some others were gone."""
