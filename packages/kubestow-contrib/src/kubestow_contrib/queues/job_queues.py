@@ -283,10 +283,8 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
             self._structure, self._nodes = cluster.nodes.structure, names
         resources = self._resources(jobs)
         flavors = self._flavors(nodes)
-        limits = LimitTable(self.queues, resources, [name for name, _ in flavors])
-        masks: dict[object, NDArray[np.bool_]] = {}
         free = self._free(nodes, resources)
-        builder = _Builder(nodes, resources, flavors, limits, masks, dict(zip(names, range(len(names)), strict=True)))
+        builder = self.builder(resources, flavors)
         running: list[RunningJob] = []
         waiting: list[WaitingJob] = []
         for job in jobs:
@@ -311,6 +309,11 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
         total = {name: float(nodes.allocatable(name).sum()) for name in resources if name != PODS}
         usage = self._observe_usage(jobs, total, now)
         return Situation(now, resources, total, free, self.queues, waiting, running, flavors, usage)
+
+    def builder(self, resources: Sequence[str], flavors: Sequence[tuple[str, NDArray[np.bool_]]]) -> DemandBuilder:
+        """What makes demands that are measured in some resources, on the nodes that there are."""
+        limits = LimitTable(self.queues, resources, [name for name, _ in flavors])
+        return DemandBuilder(self.handle.cluster.all_nodes(), resources, flavors, limits)
 
     def _kinds(self, job: Job) -> dict[bytes, KindOfPods]:
         """What of a job still has to be planned; nothing while its pods are leaving."""
@@ -355,7 +358,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
         ]
         return np.stack(columns, axis=1).astype(np.int64) if columns else np.zeros((len(nodes), 0), np.int64)
 
-    def _running(self, job: Job, builder: _Builder, free: NDArray[np.int64], now: float) -> RunningJob:
+    def _running(self, job: Job, builder: DemandBuilder, free: NDArray[np.int64], now: float) -> RunningJob:
         """A job that has started. What is planned for it and not placed yet is taken from what is ``free``."""
         end = now + _LEAVING if job.leaving else self.jobs.run_times.end(job, now)
         occupations = []
@@ -422,7 +425,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
             self.records.append(JobRecord(job.name, job.queue, pods, job.arrived, job.started, self.now(), reserved))
 
 
-class _Builder:
+class DemandBuilder:
     """Makes the demands of jobs: requests as vectors, and masks of the nodes that pods may use."""
 
     def __init__(
@@ -431,11 +434,10 @@ class _Builder:
         resources: Sequence[str],
         flavors: Sequence[tuple[str, NDArray[np.bool_]]],
         limits: LimitTable,
-        masks: dict[object, NDArray[np.bool_]],
-        rows: Mapping[str, int],
     ) -> None:
-        self._nodes, self._resources, self._limits, self._masks = nodes, resources, limits, masks
-        self._flavors, self._rows = flavors, rows
+        self._nodes, self._resources, self._flavors, self._limits = nodes, resources, flavors, limits
+        self._masks: dict[object, NDArray[np.bool_]] = {}
+        self._rows = {name: row for row, name in enumerate(nodes.names)}
 
     def demand(self, queue: str, kinds: Mapping[bytes, KindOfPods]) -> Demand:
         """What some pods of a job in a queue need."""
