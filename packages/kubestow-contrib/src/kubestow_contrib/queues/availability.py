@@ -170,6 +170,10 @@ class Availability:
                 return Reservation(time, placement)
         return kept
 
+    def fits_at_last(self, demand: Demand) -> bool:
+        """Whether a job fits once all that is running or reserved has ended, as far as it ends."""
+        return self.at(self._times[-1], demand, 1.0) is not None
+
     def is_possible(self, reservation: Reservation, demand: Demand, duration: float) -> bool:
         """Whether all that a reservation needs is free, below the limits too."""
         if reservation.start < self.now:

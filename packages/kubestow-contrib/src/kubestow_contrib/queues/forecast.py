@@ -225,7 +225,7 @@ class _Answers:
         if any(start.job.key == name for start in self._plan.starts):
             return replace(answer, state="Startable", start=time)
         delay, expected = self._plan.delays[name], self._complete.delays.get(name)
-        reservation = delay.reservation or (expected and expected.reservation)
+        reservation = delay.reservation or (None if expected is None else expected.reservation)
         start = (
             time
             if expected is None

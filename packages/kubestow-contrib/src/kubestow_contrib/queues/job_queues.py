@@ -16,7 +16,6 @@ import math
 import operator
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -39,15 +38,17 @@ from kubestow.framework.interface import (
     PreEnqueuePlugin,
     PreFilterPlugin,
     PreFilterResult,
+    ReportingPlugin,
 )
 from kubestow.framework.profile import BatchHandle
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.reports.model import PluginReport
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 from kubestow.rules.requests import PODS
 from kubestow_contrib.queues.availability import Demand, Occupation, Placement, PodKind, Reservation
 from kubestow_contrib.queues.configuration import JobQueuesArgs, Queue, read_queues, seconds
 from kubestow_contrib.queues.fair_share import DecayedUsage
-from kubestow_contrib.queues.jobs import Job, Jobs, JobState, KindOfPods, RunTimes, loss_of, requested_by
+from kubestow_contrib.queues.jobs import Job, JobRecord, Jobs, JobState, KindOfPods, RunTimes, loss_of, requested_by
 from kubestow_contrib.queues.planning import (
     Delay,
     LimitTable,
@@ -58,33 +59,20 @@ from kubestow_contrib.queues.planning import (
     WaitingJob,
     plan,
 )
+from kubestow_contrib.queues.queue_report import queue_report
 
 _NO_JOB = Status.unschedulable("preemption: not eligible without a queue.")
 _NO_VICTIMS = Status.unschedulable("preemption: no jobs have to make way for this one.")
 #: So many jobs that have ended are kept for reports.
 _MOST_RECORDS = 20_000
 _OUTSIDE = "nodes of no flavor"
+#: The messages of the pods of so many waiting jobs are kept up to date.
+_MOST_TOLD = 50
 #: How long evicted pods take to leave, in seconds.
 _LEAVING = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
-    """A job that has ended: when it arrived, started and ended (seconds since the Unix epoch), and its reservation.
-
-    ``reserved`` is its last reserved start, None if it had none; ``pods`` the most pods that it had at a time.
-    """
-
-    name: str
-    queue: str
-    pods: int
-    arrived: float
-    started: float
-    ended: float
-    reserved: float | None
-
-
-class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
+class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPlugin):
     """Admits jobs from queues."""
 
     name = "JobQueues"
@@ -170,7 +158,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
         delay = self.plan.delays.get(job.name)
         if delay is None:
             return f"{job.name} waits in queue {job.queue} for the next round"
-        return f"{job.name} waits in queue {job.queue} at position {self.plan.position[job.name]}: {reason_text(delay)}"
+        return f"{job.name} waits in queue {job.queue}: {reason_text(delay)}"
 
     # -- preemption ----------------------------------------------------------------------------------------------------
 
@@ -248,9 +236,21 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
             job.state, job.admitted = JobState.ADMITTED, now
             admitted += [job.pods[uid] for uid in waiting]
         for name, delay in made.delays.items():
-            by_name[name].reservation = delay.reservation
-        if admitted:
-            self._scheduler.activate(admitted)
+            job, reservation = by_name[name], delay.reservation
+            job.reservation = reservation
+            if reservation is not None and job.first_reserved is None:
+                job.first_reserved = reservation.start
+        self._scheduler.activate([*admitted, *self._with_new_reasons(made, by_name)])
+
+    def _with_new_reasons(self, made: Plan, by_name: Mapping[str, Job]) -> Iterator[PodInfo]:
+        """The pods of the first jobs whose messages have changed: PreEnqueue gates them again, and says why."""
+        for name in sorted(made.delays, key=made.position.__getitem__)[:_MOST_TOLD]:
+            job, delay = by_name[name], made.delays[name]
+            start = None if delay.reservation is None else delay.reservation.start
+            told = delay.reason, start, "" if start is None else delay.behind
+            if job.told != told:
+                job.told = told
+                yield from (job.pods[uid] for uid in job.unplanned())
 
     def _times_of_change(self, now: float) -> Iterator[float]:
         """When the next round can decide otherwise although nothing else changes."""
@@ -420,9 +420,13 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
     def _ended(self, job: Job) -> None:
         self._to_evict.pop(job.name, None)
         if job.started is not None:
-            reserved = None if job.reservation is None else job.reservation.start
-            pods = sum(placed.total() for placed in job.planned.values())
-            self.records.append(JobRecord(job.name, job.queue, pods, job.arrived, job.started, self.now(), reserved))
+            self.records.append(
+                JobRecord(job.name, job.queue, job.most_pods, job.arrived, job.started, self.now(), job.first_reserved)
+            )
+
+    def report(self) -> PluginReport:
+        """Queues with their waits and shares, reservations, and jobs."""
+        return queue_report(self.queues, self.records, list(self.jobs.by_key.values()), self.plan, self.now())
 
 
 class DemandBuilder:

@@ -102,6 +102,10 @@ class Job:
         self.admitted: float | None = None
         self.started: float | None = None
         self.reservation: Reservation | None = None
+        #: The first start that was reserved since it began to wait.
+        self.first_reserved: float | None = None
+        #: What the messages of its pods say: the reason, the reserved start and the job that it waits behind.
+        self.told: tuple[str, float | None, str] | None = None
         #: The pods that have been or are being evicted for another job.
         self.leaving: set[str] = set()
 
@@ -180,9 +184,27 @@ class Job:
 
     def withdraw(self) -> None:
         """Have it wait again, without the pods that are on nodes: those are leaving."""
-        self.state, self.admitted, self.started, self.reservation = JobState.WAITING, None, None, None
+        self.state, self.admitted, self.started = JobState.WAITING, None, None
+        self.reservation, self.first_reserved = None, None
         self.leaving = set(self.nodes)
         self.planned.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job that has ended: when it arrived, started and ended (seconds since the Unix epoch), and its reservation.
+
+    ``reserved`` is the first start that was reserved for it, None if there was none; ``pods`` the most pods that it had
+    at a time.
+    """
+
+    name: str
+    queue: str
+    pods: int
+    arrived: float
+    started: float
+    ended: float
+    reserved: float | None
 
 
 class RunTimes:

@@ -215,15 +215,15 @@ class _Round:
             if job.is_started:
                 made.delays[job.key] = Delay(job, "nodes")
                 continue
+            if not self._availability.fits_at_last(job.demand):
+                made.delays[job.key] = Delay(job, "never")
+                continue
             is_limited = self._availability.at(self._situation.now, job.demand, job.duration, limited=False) is not None
             reservation = None
             if mode == "conservative" or is_limited or not first:
                 reservation = self._availability.earliest(job.demand, job.duration, known=job.reservation)
             if reservation is not None:
                 self._availability.reserve(reservation, job.demand, job.duration)
-            elif mode == "conservative" or is_limited or not first:
-                made.delays[job.key] = Delay(job, "never")
-                continue
             if is_limited:
                 made.delays[job.key] = Delay(job, "limit", reservation)
                 if mode == "none":

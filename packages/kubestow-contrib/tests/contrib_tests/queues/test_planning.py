@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubestow_contrib.queues.availability import Availability, Demand, Occupation, Placement, PodKind, Reservation
-from kubestow_contrib.queues.configuration import Amount, JobQueuesArgs, QueueArgs, read_queues
+from kubestow_contrib.queues.configuration import Amount, BackfillMode, JobQueuesArgs, QueueArgs, read_queues
 from kubestow_contrib.queues.planning import Plan, Policy, RunningJob, Situation, WaitingJob, plan
 
 QUEUES = read_queues(JobQueuesArgs(queues=[QueueArgs("q")]))
@@ -141,7 +141,7 @@ def plain_starts(jobs: Sequence[Batch], slots: int, mode: str) -> dict[str, floa
 
 @given(batches(), st.sampled_from(["none", "easy"]))
 @settings(max_examples=80, deadline=None)
-def test_starts_on_equal_slots_are_those_of_the_textbook(jobs: list[Batch], mode: str) -> None:
+def test_starts_on_equal_slots_are_those_of_the_textbook(jobs: list[Batch], mode: BackfillMode) -> None:
     expected = plain_starts(jobs, 4, mode)
     assert Model([1] * 4, jobs, replace(IN_ORDER, mode=mode)).run() == expected
 
@@ -245,7 +245,7 @@ def test_many_ends_count_as_few_later_ones_and_never_pass_a_reserved_start() -> 
 
 @given(batches(slots=5, exact=False, cpus=3), st.sampled_from(["easy", "conservative"]))
 @settings(max_examples=50, deadline=None)
-def test_the_first_reserved_start_never_slips(jobs: list[Batch], mode: str) -> None:
+def test_the_first_reserved_start_never_slips(jobs: list[Batch], mode: BackfillMode) -> None:
     promised: dict[str, float] = {}
     for now, made in Model([3, 2, 3, 1], jobs, replace(IN_ORDER, mode=mode)).rounds():
         first = next((d for d in made.delays.values() if d.reservation is not None), None)
