@@ -43,6 +43,7 @@ _SCENARIOS = {
     "end_to_end": ("end-to-end", "shared-claim", "failover", "startup"),
     "dashboard": ("dashboard",),
     "devcluster": ("apiserver", "controllers", "up"),
+    "job_queues": ("job-queues",),
     "offline": ("explain", "gangs", "flow", "deschedule", "fgd"),
 }
 

@@ -27,7 +27,7 @@ from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
 from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating, extenders_text
 from kubestow.engine.turns import LONGEST_ATTEMPT, SchedulerInTurns, Turns, TurnTimer
 from kubestow.errors import InputError, Unreachable
-from kubestow.framework.interface import Plugin
+from kubestow.framework.interface import Plugin, ReportingPlugin
 from kubestow.framework.profile import Registry
 from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.reports.model import counted
@@ -345,6 +345,12 @@ class _Run:
             preemptions=tuple(self._recorder.preemptions),
             busiest=self._busiest(),
             refused=tuple(self._simulation.arrivals.refused),
+            plugin_reports={
+                plugin.name: plugin.report()
+                for profile in self._scheduler.profiles.values()
+                for plugin in profile.plugins
+                if isinstance(plugin, ReportingPlugin)
+            },
         )
 
     def _why_untried(self, uid: str) -> str:

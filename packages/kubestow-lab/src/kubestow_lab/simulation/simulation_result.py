@@ -17,7 +17,7 @@ from kubestow.api.core import Pod
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.engine.explanation.plain_words import larger_than_any_node, plain_words
 from kubestow.errors import InputError
-from kubestow.reports.model import Block, Paragraph, Table, amount_text, counted
+from kubestow.reports.model import Block, Paragraph, PluginReport, Table, amount_text, counted
 from kubestow.reports.text import Displayed
 from kubestow.rules.requests import requests_by_spec
 from kubestow_lab.simulation.arrivals import RefusedPods
@@ -60,7 +60,8 @@ class SimulationResult(Displayed):
     attempts and preemptions, ``preemptions`` are in order. ``api`` holds the objects of the cluster at the end.
     ``busiest`` is about the sample with most pods, None if the cluster has as many at the end. ``gap`` is that to the
     optimum, if it was searched for. With ``plugin_failures``, it is not the result that the plugins were meant to give.
-    ``refused`` are pods that never arrived, because the API server would not create them.
+    ``refused`` are pods that never arrived, because the API server would not create them. ``plugin_reports`` are by the
+    name of the plugin.
     """
 
     outcomes: tuple[PodOutcome, ...]
@@ -75,6 +76,7 @@ class SimulationResult(Displayed):
     gap: Gap | None = None
     plugin_failures: tuple[PluginFailure, ...] = ()
     refused: tuple[RefusedPods, ...] = ()
+    plugin_reports: Mapping[str, PluginReport] = field(default_factory=dict)
 
     # -- figures -----------------------------------------------------------------------------------------------------
 
@@ -163,10 +165,12 @@ class SimulationResult(Displayed):
             "nodes": [_node_row(state) for state in self.nodes],
             "timeline": [_sample_row(sample, self.resources) for sample in self.timeline],
         }
+        if self.plugin_reports:
+            document["plugins"] = {name: dict(report.data) for name, report in self.plugin_reports.items()}
         return document if self.gap is None else document | {"optimal": self.gap.as_json()}
 
     def blocks(self) -> Iterator[Block]:
-        """The summary, the resources, who landed where, who is pending, and the gap to the optimum."""
+        """The summary, the resources, who landed where, who is pending, what plugins report, the gap to the optimum."""
         yield Paragraph(self._headline())
         yield self._resource_table()
         if len(self.outcomes) > _FEW_PODS:
@@ -178,6 +182,8 @@ class SimulationResult(Displayed):
             yield table
         if groups := self.pending_groups():
             yield self._pending(groups)
+        for report in self.plugin_reports.values():
+            yield from report.sections[0].blocks
         if self.gap is not None:
             yield from self.gap.blocks()
 

@@ -63,6 +63,7 @@ COMMANDS: dict[str, _Command] = {
     "explain": _Command("explain", "Explain why a pod is on its node or on none, and what would help."),
     "trace": _Command(None, "List the calls of one pod at every extension point.", _LAB),
     "why": _Command("why", "Say why a pod is pending, or all pending pods by cause, and what would help."),
+    "when": _Command(None, "Say when a job will start, why not yet, and what would make it start now.", _LAB),
     "mcp": _Command(None, "Answer an assistant's questions about a cluster by the Model Context Protocol.", _LAB),
     "shadow": _Command("shadow", "Compare the decisions of the scheduler that runs with those made here."),
     "snapshot": _Command("live", "Save a live cluster for the offline commands."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -34,7 +34,24 @@ _WORKLOADS = {
         ("replicationcontroller", "replicationcontrollers", "rc"),
     ),
 }
-_KINDS = {name: kind for kind, (_, _, names) in _WORKLOADS.items() for name in names}
+#: The same for jobs of other projects, whose pods are found by their labels.
+_JOBS = {
+    "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2", "jobsets", ("jobset", "jobsets")),
+    "LeaderWorkerSet": (
+        "/apis/leaderworkerset.x-k8s.io/v1",
+        "leaderworkersets",
+        ("leaderworkerset", "leaderworkersets", "lws"),
+    ),
+    "RayCluster": ("/apis/ray.io/v1", "rayclusters", ("raycluster", "rayclusters")),
+    "RayJob": ("/apis/ray.io/v1", "rayjobs", ("rayjob", "rayjobs")),
+    "TrainJob": ("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs", ("trainjob", "trainjobs")),
+    "Workload": ("/apis/kueue.x-k8s.io/v1beta1", "workloads", ("workload", "workloads", "wl")),
+}
+_KINDS = {
+    "podgroup": "PodGroup",
+    "podgroups": "PodGroup",
+    **{name: kind for kinds in (_WORKLOADS, _JOBS) for kind, (_, _, names) in kinds.items() for name in names},
+}
 _NOT_FOUND, _FORBIDDEN = 404, 403
 
 
@@ -64,10 +81,20 @@ class Workload:
         return f"{self.kind.lower()}/{self.name}"
 
     def owns(self, pod: Pod, controllers: Mapping[tuple[str, str, str], tuple[str, str]]) -> bool:
-        """Whether this controls a pod, itself or by way of its controllers, whose own ``controllers`` are given.
+        """Whether a pod is part of this: by its labels or pod group, or controlled by it.
 
-        They have kind and name, by the kind, namespace and name of the controlled object.
+        That may be by way of the pod's controllers, whose own ``controllers`` are given: kind and name, by the kind,
+        namespace and name of the controlled object.
         """
+        from kubestow.cluster.pods.pod_groups import KUBERNETES
+        from kubestow.plugins.registry import find_pod_group_apis
+        from kubestow.rules.jobs import names_job
+
+        if self.kind == "PodGroup":
+            apis = (KUBERNETES, *find_pod_group_apis())
+            return any(api.group_of(pod) == self.name for api in apis)
+        if names_job(pod, self.kind, self.name):
+            return True
         reference = pod.metadata.controller
         owner = None if reference is None else (reference.kind, reference.name)
         seen: set[tuple[str, str]] = set()  # an owner reference may be cyclic
@@ -111,6 +138,20 @@ class PodSelection:
             ):
                 yield pod
 
+    def resolved(self, state: Mapping[str, Any] | None) -> PodSelection:
+        """The pods of the job that a Workload of Kueue stands for, given its object; any other selection as it is.
+
+        Raises InputError for a Workload that does not exist, and for one without an owner.
+        """
+        if self.workload is None or self.workload.kind != "Workload":
+            return self
+        subject = f"{self.workload} in namespace {self.namespace}"
+        if state is None:
+            raise InputError(subject, "not found")
+        for owner in (state.get("metadata") or {}).get("ownerReferences") or ():
+            return replace(self, workload=Workload(str(owner.get("kind", "")), str(owner.get("name", ""))))
+        raise InputError(subject, "has no owner, expected the job that it stands for")
+
 
 @click.command()
 @optional_pod_name_argument
@@ -136,7 +177,8 @@ def why(
 
     Without POD, and with -A or -l: all pending pods by cause, with the changes that would help, the one that helps most
     pods first. POD can also be a controller such as job/NAME, deployment/NAME or rayjob.ray.io/NAME: its pending pods
-    by cause, and its own state.
+    by cause, and its own state. So can a job of another project (jobset, lws, rayjob, trainjob/NAME), podgroup/NAME,
+    and workload/NAME, which stands for the job that Kueue admits.
     """
     if name and (selector or all_namespaces):
         raise click.UsageError("a name excludes --selector and --all-namespaces")
@@ -222,9 +264,9 @@ def _why_pods(selection: PodSelection, source: ClusterInput, scheduler: Schedule
     from kubestow.reports.text import View
 
     scheduler = configured_as_running(scheduler, source)
-    cluster, state = _read_selected(selection, source, scheduler)
+    cluster, state = read_selected(selection, source, scheduler)
     options = scheduler.read(cluster)
-    pods = list(selection.select(cluster))
+    pods = list(selection.resolved(state).select(cluster))
     found = pending_by_cause(cluster, pods, options)
     for remark in found.remarks:
         click.echo(f"remark: {remark}", err=True)
@@ -250,7 +292,7 @@ def _why_pods(selection: PodSelection, source: ClusterInput, scheduler: Schedule
     return 0
 
 
-def _read_selected(
+def read_selected(
     selection: PodSelection, source: ClusterInput, scheduler: SchedulerInput
 ) -> tuple[ClusterObjects, dict[str, Any] | None]:
     """The cluster, and the object of the selected workload if it is a live one that has built-in workloads.
@@ -260,7 +302,8 @@ def _read_selected(
     from kubestow.cli.inputs import list_objects
 
     if source.clusters:
-        return source.read(scheduler), None
+        cluster = source.read(scheduler)
+        return cluster, _find_workload(cluster, selection)
 
     async def read(transport: Transport) -> tuple[LiveObjects, dict[str, Any] | None]:
         workload = await _read_workload(transport, selection)
@@ -270,13 +313,27 @@ def _read_selected(
     return objects.cluster(str(source)), workload
 
 
+def _find_workload(cluster: ClusterObjects, selection: PodSelection) -> dict[str, Any] | None:
+    """The object of the selected job of another project, if the cluster has it."""
+    workload = selection.workload
+    if workload is None or workload.kind not in _JOBS:
+        return None
+    group = _JOBS[workload.kind][0].split("/")[2]
+    for source in cluster.custom_resources:
+        if source.kind == workload.kind and source.api_version.startswith(f"{group}/"):
+            metadata = source.manifest.get("metadata") or {}
+            if (metadata.get("namespace"), metadata.get("name")) == (selection.namespace, workload.name):
+                return source.manifest
+    return None
+
+
 async def _read_workload(transport: Transport, selection: PodSelection) -> dict[str, Any] | None:
     from kubestow.api.json_text import UNDECODABLE, parse_json
 
     workload = selection.workload
-    if workload is None or workload.kind not in _WORKLOADS:
+    if workload is None or workload.kind not in (known := {**_WORKLOADS, **_JOBS}):
         return None
-    root, plural, _ = _WORKLOADS[workload.kind]
+    root, plural, _ = known[workload.kind]
     path = f"{root}/namespaces/{quote(selection.namespace)}/{plural}/{quote(workload.name)}"
     try:
         found = parse_json(await transport.request("GET", path))
@@ -284,6 +341,8 @@ async def _read_workload(transport: Transport, selection: PodSelection) -> dict[
         if error.code == _FORBIDDEN:
             click.echo(f"remark: the state of {workload} is not shown: {error}", err=True)
             return None
+        if error.code == _NOT_FOUND and workload.kind in _JOBS:
+            return None  # maybe of another version
         if error.code == _NOT_FOUND:
             raise InputError(f"{workload} in namespace {selection.namespace}", "not found") from None
         raise
@@ -293,7 +352,10 @@ async def _read_workload(transport: Transport, selection: PodSelection) -> dict[
 
 
 def workload_state(kind: str, workload: Mapping[str, Any]) -> str:
-    """What a built-in workload itself reports: its numbers of pods, whether it is suspended, and its conditions."""
+    """What a workload itself reports: its numbers of pods, whether it is suspended, and its conditions.
+
+    Of a job of another project all conditions, those included that do not hold, and no numbers.
+    """
     spec, status = workload.get("spec") or {}, workload.get("status") or {}
     numbers = {
         "Job": (("active", "active"), ("ready", "ready"), ("succeeded", "succeeded"), ("failed", "failed")),
@@ -308,10 +370,12 @@ def workload_state(kind: str, workload: Mapping[str, Any]) -> str:
         "DaemonSet": "one pod on each node that matches",
     }.get(kind, f"{spec.get('replicas', 1)} replicas")
     parts = [f"wants {wanted}", ", ".join(f"{status.get(field) or 0} {word}" for field, word in numbers)]
+    if kind in _JOBS:
+        parts = [] if status.get("conditions") else ["reports no conditions"]
     if spec.get("suspend"):
         parts.append("suspended, so it creates no pods")
     for condition in status.get("conditions") or ():
-        if condition.get("status") == "True" or condition.get("type") in ("Available", "Progressing"):
+        if condition.get("status") == "True" or condition.get("type") in ("Available", "Progressing") or kind in _JOBS:
             holds = "" if condition.get("status") == "True" else "not "
             why = ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
             parts.append(f"{holds}{condition.get('type')}" + (f" ({why})" if why else ""))

@@ -38,6 +38,7 @@ from kubestow.framework.diagnosis import Diagnosis, Rejection
 from kubestow.framework.event_registration import EVERYTHING, EventRegistration, HintKeys
 from kubestow.framework.handle import Handle, Waiting
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
+from kubestow.reports.model import PluginReport
 
 __all__ = [
     "MAX_SCORE",
@@ -61,6 +62,7 @@ __all__ = [
     "PreScorePlugin",
     "QueueSortPlugin",
     "Queued",
+    "ReportingPlugin",
     "ReservePlugin",
     "ScorePlugin",
     "Scores",
@@ -154,6 +156,14 @@ class Plugin(ABC):
         anything that changes while the pod waits; their number should be in proportion to the size of the pod.
         """
         return None
+
+
+class ReportingPlugin(Plugin):
+    """A plugin with a part of its own in the reports of simulations."""
+
+    @abstractmethod
+    def report(self) -> PluginReport:
+        """What the plugin has seen and decided, called at the end of a simulation."""
 
 
 class PreEnqueuePlugin(Plugin):
