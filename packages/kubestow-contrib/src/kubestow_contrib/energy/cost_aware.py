@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -61,7 +61,7 @@ class CostAware(ScorePlugin):
     """Prefers the nodes where the pod costs least."""
 
     name = "CostAware"
-    Args: type[Any] = CostArgs
+    Args: ClassVar[type[Any]] = CostArgs
     label_keys = ()
     events_to_register = (
         on(EventResource.ASSIGNED_POD, Action.ADD | Action.DELETE, requeues=False),
@@ -105,7 +105,7 @@ class CostAware(ScorePlugin):
         return self._prices.readonly[nodes.rows]
 
     def _price(self, node: Node) -> float:
-        by_label = self.args.prices.get(node.metadata.labels.get(self.args.label, ""), self.args.default_price)
+        by_label: float = self.args.prices.get(node.metadata.labels.get(self.args.label, ""), self.args.default_price)
         try:
             price = float(node.metadata.annotations.get(self.args.annotation, by_label))
         except ValueError:

@@ -8,7 +8,7 @@ the other plugin chooses the GPUs. Enabled at all its extension points, it choos
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ class PowerAware(GpuSharingPlugin):
     """Prefers the nodes that draw least more with the pod."""
 
     name = "PowerAware"
-    Args: type[Any] = PowerArgs
+    Args: ClassVar[type[Any]] = PowerArgs
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -143,7 +143,7 @@ class PowerModels:
         packages = _quotient_up(_quotient_up(allocatable, core), models.cores)
         if self._is_proportional:
             share = np.divide(used, allocatable, out=np.zeros(len(nodes)), where=allocatable > 0)
-            return packages, packages * share
+            return packages, packages.astype(np.float64) * share
         return packages, _quotient_up(_quotient_up(used, core), models.cores).astype(np.float64)
 
     def _more_busy_gpus(self, idle: IdleDevices, request: GpuRequest) -> Floats:
@@ -180,7 +180,8 @@ class PowerModels:
                 column(args.gpu_model_label, args.gpus, "max", np.float64),
             )
             self._columns = table.revision, columns
-        return _Columns(*(each[nodes.rows] for each in columns))
+        rows, (cpu_idle, cpu_max, cores, gpu_idle, gpu_max) = nodes.rows, columns
+        return _Columns(cpu_idle[rows], cpu_max[rows], cores[rows], gpu_idle[rows], gpu_max[rows])
 
 
 def _quotient_up(amounts: Integers, by: Integers | int) -> Integers:

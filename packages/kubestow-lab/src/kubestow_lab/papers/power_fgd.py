@@ -170,7 +170,8 @@ def power_while_arriving(nodes: Sequence[Node], arrived: Sequence[Pod], placed: 
     used, busy = np.zeros(len(nodes)), np.zeros((len(nodes), int(gpus.max(initial=0))), np.bool_)
     core = 1000 * _THREADS
     packages = np.ceil(np.ceil(capacity / core) / CPU_WATTS["cores"])
-    found, wanted, requested = [], [share * 1000 * float(gpus.sum()) for share in ARRIVED], 0
+    found: list[float] = []
+    wanted, requested = [share * 1000 * float(gpus.sum()) for share in ARRIVED], 0
     for position, pod in enumerate(arrived):
         requests = requests_by_spec(pod)
         requested += requests.get(GPU_MILLI, 0)

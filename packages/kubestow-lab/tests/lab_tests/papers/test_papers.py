@@ -16,7 +16,7 @@ from kubestow.errors import InputError
 from kubestow_lab.cli.paper import paper as command
 from kubestow_lab.experiments.experiment_file import with_shuffled_nodes
 from kubestow_lab.metrics.intervals import Estimate
-from kubestow_lab.papers import power_fgd
+from kubestow_lab.papers import cp_sat, power_fgd
 from kubestow_lab.papers.paper import PAPERS, PaperTable, Row, find_paper, reproduce
 from kubestow_lab.workloads import gpu
 
@@ -90,6 +90,32 @@ def test_power_counts_packages_and_gpus_in_use() -> None:
         empty + 2 * 105 + 2 * 60,
         empty + 2 * 105 + 2 * 60,
     ]
+
+
+@pytest.fixture
+def few_scenarios(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ortools")
+    for name, values in (("NODES", (2,)), ("PODS_PER_NODE", (4,)), ("PRIORITIES", (2,)), ("USAGES", (0.95, 3.0))):
+        monkeypatch.setattr(cp_sat, name, values)
+
+
+@pytest.mark.usefixtures("few_scenarios")
+def test_cp_sat_is_asked_where_pods_are_pending(tmp_path: Path) -> None:
+    paper = PAPERS["cp-sat"]
+    table = reproduce(paper, Path("absent"), tmp_path, seeds=[1, 2], processes=1)
+    assert table.is_within  # there is nothing to compare with
+    assert [row["withinTolerance"] for row in table.as_json()["rows"]] == [True, True]
+    better, optimal = (row.measured.mean for row in table.rows)
+    assert 0 < better + optimal <= 100
+    assert reproduce(paper, Path("absent"), tmp_path, seeds=[1, 2], processes=1).rows == table.rows
+
+
+@pytest.mark.usefixtures("few_scenarios")
+def test_a_placement_is_better_only_by_priority() -> None:
+    """A pod of low priority instead of another one, for a lower cost, is no better placement."""
+    found = {cp_sat.verdict_of(each, 0.5) for seed in range(3) for each in cp_sat.scenarios(seed)}
+    assert {cp_sat.BETTER, cp_sat.OPTIMAL} <= found
+    assert cp_sat.verdict_of(cp_sat.Scenario(2, 2, 1, 0.4, 0), 0.5) == ""
 
 
 def test_shuffled_nodes_keep_their_pods(tmp_path: Path) -> None:
