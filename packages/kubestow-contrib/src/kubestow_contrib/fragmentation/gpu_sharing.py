@@ -22,7 +22,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import invalidation_mask, on
 from kubestow.framework.interface import FilterPlugin, Handle, PostBindPlugin, PreBindPlugin, ReservePlugin, ScorePlugin
 from kubestow.framework.status import SUCCESS, Status, Verdict
-from kubestow_contrib.fragmentation.devices import WHOLE, DeviceResources, Devices, DeviceTable, GpuRequest
+from kubestow_contrib.fragmentation.devices import WHOLE, DeviceResources, Devices, GpuRequest, device_table
 
 _TOO_FEW, _BUSY = 1, 2
 _STATUSES = {
@@ -58,7 +58,7 @@ class GpuSharingPlugin(FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin, 
         super().__init__(args, handle)
         self._resources = DeviceResources(args.gpu_resource, args.gpu_milli_resource, args.index_annotation)
         mask = invalidation_mask(self.events_to_register)
-        self.devices = DeviceTable(handle.cluster, self._resources, mask)
+        self.devices = device_table(handle.cluster, self._resources, mask)
 
     def request(self, pod: PodInfo) -> GpuRequest:
         """The GPUs that a pod requests."""
