@@ -356,7 +356,7 @@ class EventHandlers:
             self._delete_pod(key)
             return
         try:
-            info = self._cluster.shapes.info(pod)
+            info = self._cluster.shapes.info(pod, old)
         except InvalidObject as error:
             if not pod.spec.node_name:
                 self._delete_pod(key)
