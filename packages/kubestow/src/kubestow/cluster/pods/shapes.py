@@ -19,7 +19,7 @@ least recently used; their counters are dropped with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
@@ -270,7 +270,7 @@ class PodFields:
 
 @dataclass(slots=True, eq=False)
 class PodInfo(PodFields):
-    """A pod and what scheduling derives from it. Compared by identity.
+    """A pod and what scheduling derives from it. Compared by identity. ``uid`` is the pod's identity.
 
     ``requests`` (millicores, bytes or counts by resource) and ``nonzero_requests`` (CPU and memory) are what the pod
     counts for on its node. They differ from its shape's only if the kubelet reports resources in the pod's status
@@ -281,6 +281,11 @@ class PodInfo(PodFields):
     shape: Shape
     requests: Amounts
     nonzero_requests: tuple[int, int]
+    #: ``metadata.uid``, which is read several times for every pod.
+    uid: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.uid = self.pod.metadata.uid
 
     @property
     def priority(self) -> int:
