@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from random import Random
 from typing import Any
 
@@ -224,7 +225,15 @@ class _Run:
         self._scheduler = scheduler = scheduler_kind(
             given.configuration,
             registry=given.registry(),
-            environment=Environment(api, clock, self._random, recorder, ties, concurrency=concurrency),
+            environment=Environment(
+                api,
+                clock,
+                self._random,
+                recorder,
+                ties,
+                stopwatch=repeat(0.0).__next__,  # calls take no virtual time
+                concurrency=concurrency,
+            ),
             gates=given.gates,
             pod_group_apis=find_pod_group_apis(),
             pod_max_in_unschedulable_pods=options.unschedulable_timeout,
@@ -465,6 +474,7 @@ class RunInTurns(_Run):
         self._in_turns = self._scheduler
         with self._standing_in():
             self._in_turns.begin(self._api.begin_watch)
+        self._api.report_pods_to(self._scheduler.handlers, self._scheduler.pods.get)
         self.turns.call_soon(self._take_step)
 
     @contextmanager

@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 from weakref import ReferenceType, ref
 
+import numpy as np
+
 from kubestow.api.core import Node
 from kubestow.api.custom import CustomObject
 from kubestow.api.resource import ResourceClaim
@@ -20,7 +22,7 @@ from kubestow.cluster.changes.catalog import Catalog, KubernetesObject
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource, notify
 from kubestow.cluster.changes.journal import EVERY_ROW, ChangeWindow, Journal, UndoLog
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import GatheredNodes, Nodes
 from kubestow.cluster.placed_pods import CHANGED, Nominations, PlacedPod, PlacedPods, PlacementListener
 from kubestow.cluster.pods.affinity_terms import IndexKeys
 from kubestow.cluster.pods.group_readiness import GroupReadiness
@@ -110,12 +112,23 @@ class Cluster:
             own=KUBERNETES if gates.minor.has(Behaviour.POD_GROUPS_ARE_OBJECTS) else WORKLOADS,
         )
         self._pod_listeners: list[ReferenceType[PodListener]] = []
+        #: The latest result of :meth:`some_nodes`, with the rows and the position in the journal.
+        self._viewed: tuple[list[int], int, Nodes] | None = None
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def all_nodes(self) -> Nodes:
         """A view of all nodes."""
         return Nodes(self.nodes, slice(0, len(self.nodes)))
+
+    def some_nodes(self, rows: list[int]) -> Nodes:
+        """A view of some rows, to be used before anything changes; for the same list it is the same view."""
+        viewed, position = self._viewed, self.journal.position
+        if viewed is None or viewed[0] is not rows or viewed[1] != position:
+            some = slice(rows[0], rows[0] + 1) if len(rows) == 1 else None
+            nodes = Nodes(self.nodes, some) if some else GatheredNodes(self.nodes, np.array(rows, np.intp))
+            viewed = self._viewed = rows, position, nodes
+        return viewed[2]
 
     @property
     def carried_terms(self) -> CarriedTerms:

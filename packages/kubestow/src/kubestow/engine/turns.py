@@ -41,20 +41,17 @@ T = TypeVar("T")
 _CLOCK_RESOLUTION, _LONGEST_WAIT = 1e-9, 86400.0
 
 
-class TurnTimer:
-    """A call at a time, in seconds."""
+class TurnTimer(float):
+    """A call at a time, in seconds. It is that number, since a heap compares numbers without calls in Python."""
 
-    __slots__ = ("_call", "_when", "is_cancelled")
+    __slots__ = ("call", "is_cancelled")
 
-    def __init__(self, when: float, call: Callable[[], object]) -> None:
-        self._when, self._call, self.is_cancelled = when, call, False
-
-    def __lt__(self, other: TurnTimer) -> bool:
-        return self._when < other._when
+    call: Callable[[], object]
+    is_cancelled: bool
 
     def when(self) -> float:
         """The time of the call, in seconds."""
-        return self._when
+        return self
 
     def cancel(self) -> None:
         """Do not make the call."""
@@ -63,7 +60,7 @@ class TurnTimer:
     def run(self) -> None:
         """Make the call, unless another call of the same turn has cancelled it."""
         if not self.is_cancelled:
-            self._call()
+            self.call()
 
 
 class Turns(Concurrency):
@@ -106,7 +103,8 @@ class Turns(Concurrency):
 
     def call_at(self, when: float, call: Callable[[], object]) -> TurnTimer:
         """Make a call at a time, in seconds."""
-        timer = TurnTimer(when, call)
+        timer = TurnTimer(when)
+        timer.call, timer.is_cancelled = call, False
         heapq.heappush(self._timers, timer)
         return timer
 
@@ -128,7 +126,7 @@ class Turns(Concurrency):
         """When the next call is due, in seconds: now, or at the next timer; infinity without one."""
         while self._timers and self._timers[0].is_cancelled:
             heapq.heappop(self._timers)
-        return self._now if self._due else self._timers[0].when() if self._timers else math.inf
+        return self._now if self._due else self._timers[0] if self._timers else math.inf
 
     def turn(self) -> None:
         """Make the calls that are due; if there are none, let time pass to the next timer first.
@@ -141,10 +139,11 @@ class Turns(Concurrency):
         if not due:
             if not timers:
                 raise RuntimeError("no call is due and there is no timer")
-            self._now += min(max(0.0, timers[0].when() - self._now), _LONGEST_WAIT)
-        end = self._now + _CLOCK_RESOLUTION
-        while timers and timers[0].when() < end:
-            due.append(heapq.heappop(timers).run)
+            self._now += min(max(0.0, timers[0] - self._now), _LONGEST_WAIT)
+        if timers:
+            end = self._now + _CLOCK_RESOLUTION
+            while timers and timers[0] < end:
+                due.append(heapq.heappop(timers).run)
         for _ in range(len(due)):
             due.popleft()()
 

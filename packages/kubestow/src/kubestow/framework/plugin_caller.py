@@ -44,7 +44,7 @@ H = TypeVar("H", bound=Hashable)
 
 #: What a synchronous call of a plugin may raise. None of it may end the scheduler, not even ``sys.exit()``; and where
 #: nothing is awaited, a CancelledError is no cancellation.
-_FAILURES = (Exception, SystemExit, asyncio.CancelledError)
+FAILURES = (Exception, SystemExit, asyncio.CancelledError)
 #: A synchronous call that takes longer than this, in seconds, is logged.
 _SLOW_CALL = 1.0
 #: One that takes longer than this counts when the plugin is named that made an attempt slow.
@@ -71,6 +71,11 @@ class PluginCaller:
         #: The time of the clock in seconds.
         self.now = monotonic or (lambda: 0.0)
         self.observer = observer
+        self._idle_timer = _IdleTimer(self, "")
+
+    def timer(self, extension_point: str, *, began: float | None = None) -> ExtensionPointTimer:
+        """A timer of an extension point whose plugins are not called by the timer; without an observer it is idle."""
+        return self._idle_timer if self.observer is None else ExtensionPointTimer(self, extension_point, began=began)
 
     def call(
         self,
@@ -87,7 +92,7 @@ class PluginCaller:
         began = self.now() if began is None else began
         try:
             result = method(*arguments)
-        except _FAILURES as error:
+        except FAILURES as error:
             self.raise_failure(plugin, extension_point, error, began)
         seconds = self.now() - began
         if seconds > _NOTED_CALL:
@@ -107,7 +112,7 @@ class PluginCaller:
         began = self.now() if observer is not None and observer.is_sampling else None
         try:
             result = method(state, pod, node)
-        except _FAILURES as error:
+        except FAILURES as error:
             self.raise_failure(plugin, extension_point, error, self.now() if began is None else began)
         if observer is not None:
             seconds = 0.0 if began is None else self.now() - began
@@ -165,7 +170,7 @@ class ExtensionPointTimer:
         try:
             try:
                 result = method(*arguments)
-            except _FAILURES as error:
+            except FAILURES as error:
                 caller.raise_failure(plugin, self._extension_point, error, began)
             self.last_reading = caller.now()
             if self.last_reading - began > _NOTED_CALL:
@@ -197,6 +202,18 @@ class ExtensionPointTimer:
         observer.extension_point_ended(extension_point, code, self.last_reading - self._began)
 
 
+class _IdleTimer(ExtensionPointTimer):
+    """The timer of extension points that are not observed."""
+
+    __slots__ = ()
+
+    def ended_with(self, status: Status) -> Status:
+        return status
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        pass
+
+
 def _log_slow_call(plugin: Plugin, extension_point: str, seconds: float) -> None:
     _log.warning(
         "plugin %s took %.1f s at %s; nothing else is scheduled meanwhile",
@@ -214,11 +231,16 @@ def unless_it_fails(otherwise: U, plugin: str, called: str, call: Callable[[], T
     """
     try:
         return call()
-    except _FAILURES:
-        what = ", ".join(f"{kind} {name}" for kind, name in subject.items())
-        extra = fields(plugin=plugin, call=called, **subject)
-        _log.exception("plugin %s failed at %s%s", plugin, called, f" for {what}" if what else "", extra=extra)
+    except FAILURES:
+        log_failure(plugin, called, **subject)
         return otherwise
+
+
+def log_failure(plugin: str, called: str, **subject: str) -> None:
+    """Log the exception that a call which orders or moves pods in the queue has raised; ``subject`` as above."""
+    what = ", ".join(f"{kind} {name}" for kind, name in subject.items())
+    extra = fields(plugin=plugin, call=called, **subject)
+    _log.exception("plugin %s failed at %s%s", plugin, called, f" for {what}" if what else "", extra=extra)
 
 
 def logged_error(error: PluginError) -> Status:
@@ -230,7 +252,11 @@ def logged_error(error: PluginError) -> Status:
 
 def may_gate(plugin: PreEnqueuePlugin, pod: PodInfo) -> bool:
     """Whether a PreEnqueue plugin can gate a pod; one that fails to say so can."""
-    return unless_it_fails(True, plugin.name, "may_gate", lambda: bool(plugin.may_gate(pod)), pod=pod.key)
+    try:
+        return bool(plugin.may_gate(pod))
+    except FAILURES:
+        log_failure(plugin.name, "may_gate", pod=pod.key)
+        return True
 
 
 def truth(method: Callable[..., Any], argument: Any) -> bool:

@@ -186,7 +186,7 @@ class PluginResults:
 
     def _filter_some(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
         """Filter some rows, and replace their part of the verdict."""
-        nodes = _view(cluster, rows)
+        nodes = cluster.some_nodes(rows)
         update = self.run_filter(pod, nodes)
         if self.verdict is None or self.passes is None:
             if update is None:
@@ -220,7 +220,7 @@ class PluginResults:
                 scores[row] = score
                 self.scores_are_zero = self.scores_are_zero and not score
         elif rows and scores is not None:
-            some = _view(cluster, rows)
+            some = cluster.some_nodes(rows)
             replaced = scores[some.rows] = self._run_score(pod, some)
             self.scores_are_zero = self.scores_are_zero and not replaced.any()
         self._scored, self.score_refresh_bits = window.generation, self._invalidating_bits
@@ -256,9 +256,3 @@ class PluginResults:
         assert plugin is not None
         scores = self.bound_plugin.runtime.run_score_plugin(plugin, self.state, pod, nodes)
         return scores if self.bound_plugin.normalizes else in_range(plugin, "Score", scores)
-
-
-def _view(cluster: Cluster, rows: list[int]) -> Nodes:
-    if len(rows) == 1:
-        return Nodes(cluster.nodes, slice(rows[0], rows[0] + 1))
-    return Nodes(cluster.nodes, np.array(rows, np.intp))

@@ -191,6 +191,48 @@ class Nodes:
         return None if image is None else (image.size, image.nodes, image.on.readonly[self.rows])
 
 
+class GatheredNodes(Nodes):
+    """Some rows whose amounts are gathered once, for several plugins; valid until any of them changes.
+
+    Where all nodes have the same allocatable amount, it is not gathered.
+    """
+
+    rows: NDArray[np.intp]
+
+    def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
+        super().__init__(table, rows)
+        self._requested: dict[str, NDArray[np.int64]] = {}
+        self._allocatable: dict[str, NDArray[np.int64]] = {}
+
+    def allocatable(self, resource: str) -> NDArray[np.int64]:
+        """Allocatable amounts of a resource (millicores, bytes or counts), int64, read-only."""
+        amounts = self._allocatable.get(resource)
+        if amounts is None:
+            of_all = self._table.allocatable.repeated(resource)
+            amounts = of_all[: len(self.rows)] if of_all.strides == (0,) else of_all.take(self.rows)
+            amounts.flags.writeable = False
+            self._allocatable[resource] = amounts
+        return amounts
+
+    def requested(self, resource: str) -> NDArray[np.int64]:
+        """The pods' requests of a resource (millicores, bytes or counts), int64, read-only."""
+        amounts = self._requested.get(resource)
+        if amounts is None:
+            amounts = self._requested[resource] = self._table.requested[resource].values.take(self.rows)
+            amounts.flags.writeable = False
+        return amounts
+
+    @property
+    def nonzero_cpu(self) -> NDArray[np.int64]:
+        """The pods' CPU requests (millicores), with the default for pods without one, int64."""
+        return self._table.nonzero_cpu.values.take(self.rows)
+
+    @property
+    def nonzero_memory(self) -> NDArray[np.int64]:
+        """The pods' memory requests (bytes), with the default for pods without one, int64."""
+        return self._table.nonzero_memory.values.take(self.rows)
+
+
 _NO_POSITIONS = np.empty(0, np.intp)
 
 

@@ -181,10 +181,11 @@ class PodGroups:
 
     def put(self, info: PodInfo) -> bool:
         """Add or replace a pod; whether it has become a ready member of a group."""
-        names = tuple(self.memberships(info))
-        if not names:
+        pod = info.pod
+        if not any([api.group_of(pod) for api in self.apis]):
             self.remove(info.uid)
             return False
+        names = tuple(self.memberships(info))
         for name in self._names.get(info.uid, ()):
             if name not in names:
                 self._leave(name, info.uid)

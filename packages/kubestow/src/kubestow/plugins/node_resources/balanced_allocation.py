@@ -258,8 +258,7 @@ def _balance_with(amounts: Sequence[Int64s], divisors: Sequence[Floats], present
     """int((1 − deviation) × 100) over the resources that each node has (``present``; None: all of them)."""
     fractions: list[Floats] = []
     for used, capacity in zip(amounts, divisors, strict=True):
-        fraction = used.astype(np.float64)
-        fraction /= capacity
+        fraction: Floats = used / capacity
         if len(fraction) and fraction[fraction.argmax()] > 1.0:
             np.minimum(fraction, 1.0, out=fraction)
         fractions.append(fraction)
