@@ -117,10 +117,16 @@ def test_binding_writes_each_side_once() -> None:
     assert bound_claim(written, bound) == written
 
 
+def test_binding_keeps_what_the_status_says_besides() -> None:
+    resizing = {**CLAIM, "status": {"phase": "Pending", "allocatedResources": {"storage": "2Gi"}}}
+    assert bound_claim(resizing, VOLUME)["status"]["allocatedResources"] == {"storage": "2Gi"}
+
+
 def test_what_was_bound_by_hand_is_not_marked_as_bound_by_the_controller() -> None:
     prebound = {**VOLUME, "spec": {**VOLUME["spec"], "claimRef": {**REFERENCE, "uid": ""}}}
     bound = bound_volume(prebound, REFERENCE)
     assert (bound["spec"]["claimRef"], bound["metadata"]) == (REFERENCE, {"name": "pv"})
+    assert bound["status"] == {"phase": "Bound"}  # without a clock
     named = bound_claim({**CLAIM, "spec": {"volumeName": "pv"}}, bound)
     assert named["metadata"]["annotations"] == {"pv.kubernetes.io/bind-completed": "yes"}
 
