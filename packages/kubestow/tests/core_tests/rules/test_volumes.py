@@ -35,6 +35,7 @@ def match(
         ([volume("block", size="2Gi", spec={"volumeMode": "Block"})], None),
         ([volume("gone", size="2Gi", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})], None),
         ([volume("invalid", size="2Gx")], None),
+        ([volume("unknown", spec={"capacity": {}})], None),
     ],
 )
 def test_a_claim_gets_the_unbound_volume_with_the_fewest_access_modes_that_is_smallest(
@@ -69,8 +70,23 @@ def test_a_volume_that_was_replaced_or_removed_is_found_no_more() -> None:
     index.put(volume("pv"))
     index.put(volume("pv", claim="another"))
     assert index.find_match(claim(), reserved_only=False) is None
+    assert index.get("pv") == volume("pv", claim="another")
     index.remove("pv")
     assert (index.get("pv"), index.find_match(claim("another"), reserved_only=False)) == (None, None)
+
+
+def test_the_other_volumes_of_its_class_stay_when_one_is_removed() -> None:
+    index = VolumeIndex()
+    for name in ("a", "b"):
+        index.put(volume(name))
+    index.remove("a")
+    assert index.find_match(claim(), reserved_only=False) == volume("b")
+    index.remove("b")
+    assert not index._groups
+
+
+def test_a_claim_that_requests_no_size_gets_any_volume() -> None:
+    assert match(claim(spec={"resources": {}}), volume(size="0")) == volume(size="0")
 
 
 @pytest.mark.parametrize(
