@@ -219,7 +219,7 @@ def _other_expressions(node: ast.expr, parent: ast.AST, field: str) -> Iterator[
                 yield ast.Compare(left=left, ops=others, comparators=comparators)
         case ast.BoolOp(op=boolean, values=values):
             yield ast.BoolOp(op=ast.Or() if isinstance(boolean, ast.And) else ast.And(), values=values)
-        case ast.UnaryOp(operand=operand):
+        case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.Invert(), operand=operand):
             yield operand
         case ast.BinOp(left=left, op=operator, right=right):
             if (other := _OPERATORS.get(type(operator))) and not _is_text(left) and not _is_text(right):
