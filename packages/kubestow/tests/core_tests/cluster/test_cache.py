@@ -43,6 +43,17 @@ def test_a_confirmed_pod_is_not_forgotten() -> None:
     assert cluster.all_nodes().pod_count.tolist() == [1]
 
 
+def test_a_pod_is_assumed_until_it_is_confirmed() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    info = cluster.shapes.info(pod("a"))
+    assert not cluster.is_assumed(info.uid)
+    cluster.assume(info, "n")
+    assert cluster.is_assumed(info.uid)
+    cluster.put_pod(cluster.shapes.info(pod("a", node="n")))
+    assert not cluster.is_assumed(info.uid)
+
+
 def test_a_pod_is_assumed_only_once() -> None:
     cluster = Cluster()
     info = cluster.shapes.info(pod("a"))
