@@ -9,6 +9,7 @@ import click
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
 from kubestow.cli.pod_names import PodName, namespace_option
+from kubestow.cli.running_scheduler import configured_as_running
 from kubestow.cli.why import PodSelection, Workload, read_selected
 from kubestow.errors import InputError
 
@@ -31,6 +32,7 @@ def when(name: str, namespace: str, source: ClusterInput, scheduler: SchedulerIn
     found = entry_points(group=_FORECASTS)
     if not found:
         raise InputError(name, "to forecast when jobs start, install kubestow-contrib")
+    scheduler = configured_as_running(scheduler, source)
     workload = Workload.parse(name)
     if workload is None:
         pod = PodName(name, namespace).within(source)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
@@ -26,6 +27,7 @@ from kubestow.framework.interface import (
     PreBindPlugin,
     PreEnqueuePlugin,
     ReservePlugin,
+    normalized,
 )
 from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.profile import Profile
@@ -271,3 +273,30 @@ def test_calls_on_single_rows_are_timed_while_durations_are_sampled(is_sampling:
     row = NodeRow(fixture.harness.cluster.nodes, 0)
     assert runtime.run_filter_plugin_on_rows(plugins.filter[0], CycleState(), fixture.pod, [row]) == [7]
     assert observer.calls == [("Keyed", "Filter", seconds)]
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected", "reverse"),
+    [
+        ([1, 3, 0], [33, 100, 0], [67, 0, 100]),
+        ([0, 0], [0, 0], [100, 100]),
+        ([-2, -1], [-2, -1], [100, 100]),  # as in Go, where the highest score is sought from 0 on
+        ([], [], []),
+    ],
+)
+def test_the_highest_score_becomes_100(scores: list[int], expected: list[int], reverse: list[int]) -> None:
+    assert normalized(np.array(scores, np.int64)).tolist() == expected
+    assert normalized(np.array(scores, np.int64), reverse=True).tolist() == reverse
+
+
+def test_hint_keys_are_those_of_the_pod_and_of_the_event_with_amounts_of_64_bits() -> None:
+    keys: dict[str, Any] = {"a": (1, 2**70), "b": ()}
+    hinted = returning("Hinted", FilterPlugin, hint_keys=lambda self, pod: keys)
+    fixture = Fixture(hinted)
+    (plugin,) = fixture.harness.profiles["default-scheduler"].runtime.plugins.filter
+    expected = {"a": (1, 2**63 - 1), "b": ()}
+    assert fixture.queueing.hint_keys(plugin, fixture.pod) == expected
+    registration = on(EventResource.NODE, Action.ADD, hint_keys=lambda old, new: [old, new])
+    assert fixture.queueing.run_hint_keys("Hinted", registration, "x", "y") == {"x": (), "y": ()}
+    without = on(EventResource.NODE, Action.ADD)
+    assert fixture.queueing.run_hint_keys("Hinted", without, "x", "y") is None

@@ -8,6 +8,7 @@ from kubestow.api.core import Pod
 from kubestow.api.meta import OwnerReference
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.testing import pod
+from kubestow.testing.storage import mounting
 
 SET = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web", uid="uid-web", controller=True)
 
@@ -27,6 +28,22 @@ def test_copies_share_what_is_equal_in_their_metadata() -> None:
     assert one.annotations is other.annotations
     assert one.finalizers is other.finalizers
     assert (one.name, other.name) == ("web-1", "web-2")
+
+
+def test_shapes_that_agree_in_some_labels_are_one_group() -> None:
+    shapes = Shapes()
+    one, other = (shapes.info(pod(labels={"app": "web", "pod": number})).shape for number in "12")
+    assert one.group({"app"}) == other.group({"app"})
+    assert one.group({"app"}).labels == (("app", "web"),)
+    assert one.group({"pod"}) != other.group({"pod"})
+    assert one.group(()) == other.group(())
+    assert one.group(None) != other.group(None)
+    assert one.group(None).labels == (("app", "web"), ("pod", "1"))
+
+
+def test_claims_of_volumes_are_named_or_those_of_ephemeral_volumes() -> None:
+    info = Shapes().info(pod(spec=mounting("data", ephemeral=["scratch"], inline=[{"emptyDir": {}}])))
+    assert info.shape.family.claims == (frozenset({"data"}), frozenset({"scratch"}))
 
 
 def test_copies_keep_what_differs_in_their_metadata() -> None:

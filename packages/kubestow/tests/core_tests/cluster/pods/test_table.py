@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from kubestow.cluster.pods.shapes import PodInfo, Shapes
-from kubestow.cluster.pods.table import NOT_STARTED, PodTable
+from kubestow.cluster.pods.table import NOT_STARTED, PodChanges, PodTable
 from kubestow.testing import pod
 
 SHAPES = Shapes()
@@ -35,6 +37,14 @@ def test_pods_are_listed_row_by_row() -> None:
     slots, offsets = pods.slots_on([2, 1, 0])
     assert [pods.info(slot).name for slot in slots.tolist()] == ["c", "a", "b"]
     assert offsets.tolist() == [0, 1, 1, 3]
+
+
+def test_changes_without_some_pods_are_those_of_the_others() -> None:
+    changes = PodChanges.of([[info("a"), info("b")], [], [info("c")]], -1)
+    left = changes.without(np.array([True, False, False]))
+    assert [[each.name for each in left.at(row)] for row in range(3)] == [["b"], [], ["c"]]
+    moved = left.select(np.array([2, 0]))
+    assert [[each.name for each in moved.at(row)] for row in range(2)] == [["c"], ["b"]]
 
 
 def test_the_last_pod_takes_the_place_of_a_removed_one() -> None:
