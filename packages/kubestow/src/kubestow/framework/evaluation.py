@@ -322,6 +322,15 @@ class Evaluation:
         filters = (results for results in (*self._pre_filters, *self._filters) if not results.skips_filter)
         return not any(results.depends_on_other_nodes for results in filters)
 
+    @property
+    def totals_depend_on_rows(self) -> bool:
+        """Whether the total of a row, as computed last, depends on which other rows are scored with it."""
+        return any(
+            results.bound_plugin.scores_feasible_set
+            or (results.bound_plugin.normalizes and results.scores is not None and not results.scores_are_zero)
+            for results, _ in self._scores
+        )
+
     # -- filtering -----------------------------------------------------------------------------------------------
 
     def find_feasible(self, pod: PodInfo, within: Mask | None = None) -> Feasibility:

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kubestow import config
-from kubestow.api.core import Pod
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
@@ -147,22 +146,21 @@ class DecisionComparer:
         self._ties = _Preferring()
         self._pipeline = DecisionPipeline(cluster, self.profiles, self._ties)
 
-    def compare(self, pod: Pod, observed: ObservedDecision, *, thoroughly: bool = False) -> Comparison:
+    def compare(self, pod: PodInfo, observed: ObservedDecision, *, thoroughly: bool = False) -> Comparison:
         """Decide about a pending pod in the cluster as it is, and compare.
 
         ``thoroughly`` compares the node with that of each sample around it, in the order of the nodes here.
         """
-        info = self.cluster.shapes.info(pod)
         self._ties.prefer(observed.node)
-        decision = self._pipeline.decide_by_plugins(info)
-        verdict = self._verdict(info, decision, observed, thoroughly)
+        decision = self._pipeline.decide_by_plugins(pod)
+        verdict = self._verdict(pod, decision, observed, thoroughly)
         return Comparison(verdict, _text(decision))
 
-    def side_by_side(self, pod: Pod, node: str) -> NodeComparison | None:
+    def side_by_side(self, pod: PodInfo, node: str) -> NodeComparison | None:
         """A node and the best one in the cluster as it is; None if there are no two such nodes."""
-        info = self.cluster.shapes.info(pod).nominated_to("")
+        profile = self.profiles[pod.spec.scheduler_name]
         try:
-            evaluated, _ = evaluate_nodes(self.cluster, self.profiles[pod.spec.scheduler_name], info)
+            evaluated, _ = evaluate_nodes(self.cluster, profile, pod.nominated_to(""))
         except KubestowError:
             return None
         best = evaluated.at(int(evaluated.rows[0])) if len(evaluated.rows) else None
@@ -170,15 +168,14 @@ class DecisionComparer:
             return None
         return NodeComparison(evaluated.node(node), best)
 
-    def better_nodes(self, pod: Pod, node: str) -> frozenset[str]:
+    def better_nodes(self, pod: PodInfo, node: str) -> frozenset[str]:
         """The feasible nodes with a higher total than a node, or all if the pod does not fit there."""
-        info = self.cluster.shapes.info(pod)
-        evaluation = self.profiles[pod.spec.scheduler_name].evaluations.of(info)
-        feasibility = evaluation.find_feasible(info)
+        evaluation = self.profiles[pod.spec.scheduler_name].evaluations.of(pod)
+        feasibility = evaluation.find_feasible(pod)
         if feasibility.error is not None or not feasibility.count:
             return frozenset()
         rows = Nodes(self.cluster.nodes, feasibility.rows).row_numbers
-        totals = evaluation.compute_totals(info, rows)
+        totals = evaluation.compute_totals(pod, rows)
         own = totals[rows == self.cluster.nodes.rows.get(node, -1)]
         names = self.cluster.nodes.names
         better = rows[totals > own[0]] if len(own) else rows
@@ -186,13 +183,13 @@ class DecisionComparer:
 
     # -- verdicts ----------------------------------------------------------------------------------------------------
 
-    def _verdict(self, info: PodInfo, decision: Decision, observed: ObservedDecision, thoroughly: bool) -> Verdict:
+    def _verdict(self, pod: PodInfo, decision: Decision, observed: ObservedDecision, thoroughly: bool) -> Verdict:
         if observed.node:
             if not isinstance(decision, Scheduled):
                 return Verdict.REJECTED if isinstance(decision, Unschedulable) else Verdict.OTHER_OUTCOME
             if decision.node_name == observed.node:
                 return Verdict.EQUAL_NODE if self._ties.has_chosen else Verdict.SAME_NODE
-            if self._is_best_of_a_sample(info, decision, observed.node, thoroughly):
+            if self._is_best_of_a_sample(pod, decision, observed.node, thoroughly):
                 return Verdict.SAMPLED_NODE
             return Verdict.OTHER_NODE
         if not isinstance(decision, Unschedulable):
@@ -207,9 +204,9 @@ class DecisionComparer:
             if observed.evicts(found.victims):
                 return Verdict.SAME_VICTIMS
             return Verdict.EQUAL_VICTIMS if self._evicts_alike(observed, found.victims) else Verdict.OTHER_VICTIMS
-        return self._compare_victims(info, decision, observed)
+        return self._compare_victims(pod, decision, observed)
 
-    def _compare_victims(self, info: PodInfo, decision: Unschedulable, observed: ObservedDecision) -> Verdict:
+    def _compare_victims(self, pod: PodInfo, decision: Unschedulable, observed: ObservedDecision) -> Verdict:
         """Of another node than the one here: whether its victims are right, and rated equal."""
         found = decision.post_filter.nominating_result
         candidates = None if found is None else found.extender_candidates
@@ -222,7 +219,7 @@ class DecisionComparer:
             return Verdict.OTHER_VICTIMS
         if not better:
             return Verdict.EQUAL_VICTIMS
-        percentage, least = self._candidates.get(info.spec.scheduler_name, (_ALL_NODES, 0))
+        percentage, least = self._candidates.get(pod.spec.scheduler_name, (_ALL_NODES, 0))
         assert decision.feasibility is not None
         potential = int(np.count_nonzero(decision.feasibility.diagnose().with_code(Code.UNSCHEDULABLE)))
         searched = max(potential * percentage // 100, least, 1)
@@ -241,25 +238,27 @@ class DecisionComparer:
     def _importance(self, pods: Iterable[PodInfo]) -> Counter[tuple[Any, ...]]:
         return Counter((pod.priority, pod.status.start_time, self._budgets.covering(pod.shape)) for pod in pods)
 
-    def _is_best_of_a_sample(self, info: PodInfo, decision: Scheduled, node: str, thoroughly: bool) -> bool:
+    def _is_best_of_a_sample(self, pod: PodInfo, decision: Scheduled, node: str, thoroughly: bool) -> bool:
         """Whether there is a sample of feasible nodes, as many as the profile scores, of which a node is the best.
 
         The order in which the scheduler walks over its nodes, and where it begins, are not known here.
         """
-        row = self.cluster.nodes.rows.get(node, -1)
-        feasibility = decision.feasibility
-        rows = Nodes(self.cluster.nodes, feasibility.rows).row_numbers
+        row = self.cluster.nodes.rows.get(node)
+        feasibility, evaluation = decision.feasibility, decision.evaluation
         candidates = feasibility.candidates
-        if feasibility.tried_nominated_node_only or candidates is None or row not in rows:
+        if row is None or not feasibility.passing[row] or feasibility.tried_nominated_node_only or candidates is None:
             return False
-        percentage = self._percentages[info.spec.scheduler_name]
+        percentage = self._percentages[pod.spec.scheduler_name]
         size = feasible_nodes_to_find(int(np.count_nonzero(candidates)), percentage)
-        if len(rows) <= size:
+        if feasibility.count <= size:
             return False
-        totals = decision.evaluation.compute_totals(info, rows)
-        worst = rows[np.argsort(totals, kind="stable")]
+        rows = Nodes(self.cluster.nodes, feasibility.rows).row_numbers
+        totals = evaluation.compute_totals(pod, rows)
+        if not evaluation.totals_depend_on_rows:
+            return bool(np.count_nonzero(totals <= totals[rows.searchsorted(row)]) >= size)
+        worst = rows[np.argpartition(totals, size - 1)[:size]]  # the last of these is no worse than the others
         worst = worst[worst != row]
-        if self._is_best(info, decision, np.append(worst[: size - 1], row), row):
+        if self._is_best(pod, decision, np.append(worst[: size - 1], row), row):
             return True
         if not thoroughly:
             return False
@@ -267,11 +266,11 @@ class DecisionComparer:
         order = order[np.isin(order, rows)]
         order = np.roll(order, -int(np.flatnonzero(order == row)[0]))
         samples = (np.roll(order, shift)[:size] for shift in range(size))
-        return any(self._is_best(info, decision, sample, row) for sample in samples)
+        return any(self._is_best(pod, decision, sample, row) for sample in samples)
 
-    def _is_best(self, info: PodInfo, decision: Scheduled, sample: NDArray[np.intp], row: int) -> bool:
+    def _is_best(self, pod: PodInfo, decision: Scheduled, sample: NDArray[np.intp], row: int) -> bool:
         rows = np.sort(sample)
-        totals = decision.evaluation.compute_totals(info, rows)
+        totals = decision.evaluation.compute_totals(pod, rows)
         return bool(totals[rows == row][0] == totals.max())
 
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kubestow import config
-from kubestow.api.core import Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.explanation.node_tables import NodeComparison
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.profile import Registry
@@ -106,7 +106,7 @@ class ShadowCounts:
         return 100.0 * (self.compared - self.differing) / self.compared if self.compared else 100.0
 
 
-_Compare = Callable[[Change, ObservedDecision], Comparison]
+_Compare = Callable[[Change, PodInfo, ObservedDecision], Comparison]
 
 
 @dataclass(slots=True)
@@ -200,11 +200,14 @@ class Shadow:
 
     def _note(self, change: Change, observed: ObservedDecision, compare: _Compare) -> None:
         """Compare a decision at once, or leave it for later. Raises KubestowError for a pod that cannot be read."""
-        if reason := self._incomparable(change.old, observed):
+        pod = self.cache.known(change.old.metadata.uid)
+        if pod is None or pod.pod is not change.old:  # the change has been applied
+            pod = self.cache.cluster.shapes.info(change.old)
+        if reason := self._incomparable(pod, observed):
             self._leave_out(change, observed, reason)
             return
-        later = observed.nominated or change.old.spec.volumes or change.old.spec.resource_claims
-        found = None if later else compare(change, observed)
+        later = observed.nominated or pod.spec.volumes or pod.spec.resource_claims
+        found = None if later else compare(change, pod, observed)
         if found is not None and found.verdict.agrees:
             self._report(change, observed, found)
             return
@@ -231,30 +234,29 @@ class Shadow:
             return None
         return ObservedDecision(message=condition.message)
 
-    def _incomparable(self, pod: Pod, observed: ObservedDecision) -> str:
+    def _incomparable(self, pod: PodInfo, observed: ObservedDecision) -> str:
         """Why a decision about a pod cannot be made here by itself; empty if it can."""
-        info = self.cache.cluster.shapes.info(pod)
-        if any(takes_part(extender, info) for extender in self._extenders):
+        if any(takes_part(extender, pod) for extender in self._extenders):
             return "an extender takes part in decisions about this pod"
         profile = self._comparer.profiles[pod.spec.scheduler_name]
-        gang = profile.gangs.gang_of(info)
+        gang = profile.gangs.gang_of(pod)
         if gang is None:
             return ""
         if not observed.node:
             return "the pods of a group are rejected, and preempt, together"
-        if profile.gangs.generate_placements(gang, [info], self.cache.cluster.all_nodes()) is not None:
+        if profile.gangs.generate_placements(gang, [pod], self.cache.cluster.all_nodes()) is not None:
             return "its group is placed in one topology domain, which is chosen for all of its pods"
         return ""
 
-    def _compare_now(self, change: Change, observed: ObservedDecision) -> Comparison:
+    def _compare_now(self, _: Change, pod: PodInfo, observed: ObservedDecision) -> Comparison:
         """Compare with the decision from the state of now, in which the change has not been applied yet."""
-        return self._comparer.compare(change.old, observed)
+        return self._comparer.compare(pod, observed)
 
-    def _compare_earlier(self, change: Change, observed: ObservedDecision) -> Comparison:
+    def _compare_earlier(self, change: Change, pod: PodInfo, observed: ObservedDecision) -> Comparison:
         """Compare with the decision from the state of now without the change, which has been applied."""
         with self._history.travelling([change]) as go_to:
             go_to(Moment(change.number, frozenset(), (), frozenset({change.number})))
-            return self._comparer.compare(change.old, observed)
+            return self._comparer.compare(pod, observed)
 
     def judge(self, *, everything: bool = False) -> bool:
         """Look again at the decisions that are old enough, or at all that are left.
@@ -442,11 +444,9 @@ class _Search:
                 self.nodes = self._comparer.side_by_side(pod, observed.node)
         return found
 
-    def _pod(self) -> Pod | None:
-        pod: Pod | None = self._history.cache.observed(PODS, self._change.key)
-        if pod is None or pod.spec.node_name or pod.metadata.uid != self._change.old.metadata.uid:
-            return None
-        return pod
+    def _pod(self) -> PodInfo | None:
+        pod = self._history.cache.known(self._change.old.metadata.uid)
+        return None if pod is None or pod.is_assigned else pod
 
     def _tried(self, moments: Moments, observed: ObservedDecision, most: int) -> Iterator[Moment]:
         """The moments to try: the plain one and that of the queue's order, those to which they lead, and others.
