@@ -1,0 +1,65 @@
+"""The cases of Kueue's tests (``tables``) and the objects in them, decoded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from kubestow.api.meta import convert
+from kubestow_contrib.kueue.admission_state import AdmissionState
+from kubestow_contrib.kueue.objects import ClusterQueue, Cohort, ResourceFlavor, Workload
+from kubestow_contrib.kueue.quota_tree import FlavorResource, Quantities
+from kubestow_contrib.kueue.workload_info import WorkloadInfo
+
+T = TypeVar("T")
+
+#: What now is in all cases.
+NOW = 1767225600.0
+
+_TABLES = Path(__file__).parent / "tables"
+
+
+@cache
+def cases_of(table: str) -> list[dict[str, Any]]:
+    """All cases of a table."""
+    cases: list[dict[str, Any]] = json.loads((_TABLES / f"{table}.json").read_text())["cases"]
+    return cases
+
+
+def parameters(table: str, different: Mapping[int, str] | None = None) -> list[Any]:
+    """The cases of a table as parameters; those that are ``different`` here, by number, are skipped for a reason."""
+    found = []
+    for case in cases_of(table):
+        reason = (different or {}).get(case["number"])
+        marks = [] if reason is None else [pytest.mark.skip(reason)]
+        found.append(pytest.param(case, id=f"{table}-{case['number']}-{case['digest']}", marks=marks))
+    return found
+
+
+def objects(kind: type[T], manifests: Iterable[Any] | None) -> list[T]:
+    """Decoded objects of a kind."""
+    return [convert(kind, one) for one in manifests or ()]
+
+
+def quantities(amounts: Mapping[str, int] | None) -> Quantities:
+    """Amounts by ``flavor/resource``."""
+    return {FlavorResource(*name.split("/", 1)): amount for name, amount in (amounts or {}).items()}
+
+
+def state_of(case: Mapping[str, Any]) -> AdmissionState:
+    """The state of a case without Workloads."""
+    return AdmissionState(
+        objects(ClusterQueue, case["clusterQueues"]),
+        objects(Cohort, case.get("cohorts")),
+        objects(ResourceFlavor, case.get("flavors")),
+    )
+
+
+def infos(manifests: Iterable[Any] | None) -> list[WorkloadInfo]:
+    """Workloads as admission sees them."""
+    return [WorkloadInfo.of(workload) for workload in objects(Workload, manifests)]
