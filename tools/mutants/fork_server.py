@@ -25,7 +25,7 @@ from tools.mutants.covering import CoveringTests
 from tools.mutants.mutations import Mutant, mutated
 
 #: How many seconds of tests a mutant is tried with.
-BUDGET = 60.0
+BUDGET = 20.0
 #: Bytes of address space: a mutant that needs more is killed by the MemoryError.
 _MEMORY = 8 << 30
 
