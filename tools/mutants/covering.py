@@ -42,14 +42,13 @@ class CoveringTests:
     def of(self, mutant: Mutant, budget: float) -> list[str]:
         """The tests that run a line of a mutant, up to so many seconds altogether.
 
-        The quick ones come first, where a test of another package counts as if it took ten times as long: it is less
-        likely to notice.
+        Those of its package, which are the most likely to notice, come before those of others, quick before slow ones.
         """
         package = mutant.module.split(".")[1]
         lines = self._of_file(mutant.file)
         tests = {test for line in mutant.lines for test in lines.get(line, ()) if test in self._seconds}
         chosen: list[str] = []
-        for test in sorted(tests, key=lambda test: (self._seconds[test] * (1 if f"/{package}/" in test else 10), test)):
+        for test in sorted(tests, key=lambda test: (f"/{package}/" not in test, self._seconds[test], test)):
             if self._seconds[test] <= budget or not chosen:
                 chosen.append(test)
                 budget -= self._seconds[test]
