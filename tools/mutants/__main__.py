@@ -1,6 +1,6 @@
 """Test the tests: ``make mutants``.
 
-    nice python -m tools.mutants [--packages PACKAGE,...] [--sample 200] [--seed 1]
+    nice python -m tools.mutants [--packages PACKAGE,...] [--sample 200] [--seed 1] [--seconds 20]
 
 A package is one of the core (``scheduling``), a part of it (``scheduling.queue``), or a function of a module
 (``cluster.cache:ClusterCache.assume``). The sample is drawn from all mutants of the packages; 0 stands for all. Mutants
@@ -48,10 +48,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--packages", default=",".join(PACKAGES), help="of the core, with commas between them")
     parser.add_argument("--sample", type=int, default=200, help="how many mutants; 0: all")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
+    parser.add_argument("--seconds", type=float, default=20, help="of tests that a mutant is tried with")
     options = parser.parse_args(arguments)
     measure(sorted(_CORE.rglob("*.py")), TESTS)
     everything = [mutant for package in options.packages.split(",") for mutant in mutants_of(package)]
-    counts = _run(sampled(everything, options.sample, options.seed))
+    counts = _run(sampled(everything, options.sample, options.seed), budget=options.seconds)
     _say("\n".join(table(counts)))
     return 0 if all(reached(counts, group) for group in GOALS) else 1
 
@@ -80,7 +81,7 @@ Counts = Mapping[str, Counter[str]]
 """How many mutants had each outcome, by package and group: ``rules (decisions)``."""
 
 
-def _run(chosen: Iterable[Mutant]) -> Counts:
+def _run(chosen: Iterable[Mutant], *, budget: float) -> Counts:
     counts: dict[str, Counter[str]] = {}
     kills = Kills(FOLDER / "kills.jsonl")
     declared = equivalents()
@@ -104,7 +105,7 @@ def _run(chosen: Iterable[Mutant]) -> Counts:
         else:
             unknown.append(mutant)
     if unknown:
-        run(unknown, TESTS, CoveringTests(), report)
+        run(unknown, TESTS, CoveringTests(), report, budget=budget)
     return counts
 
 

@@ -24,8 +24,6 @@ import pytest
 from tools.mutants.covering import CoveringTests
 from tools.mutants.mutations import Mutant, mutated
 
-#: How many seconds of tests a mutant is tried with.
-BUDGET = 60.0
 #: Bytes of address space: a mutant that needs more is killed by the MemoryError.
 _MEMORY = 8 << 30
 
@@ -60,15 +58,20 @@ class Result:
 
 
 def run(
-    mutants: Iterable[Mutant], paths: Sequence[str], covering: CoveringTests, report: Callable[[Result], None]
+    mutants: Iterable[Mutant],
+    paths: Sequence[str],
+    covering: CoveringTests,
+    report: Callable[[Result], None],
+    *,
+    budget: float,
 ) -> None:
     """Run the tests that cover each mutant, of those that pytest finds, and report each result as it comes.
 
-    Raises RuntimeError if pytest cannot collect the tests.
+    ``budget`` are the seconds of tests that a mutant is tried with. Raises RuntimeError if pytest cannot collect them.
     """
     os.environ["HYPOTHESIS_PROFILE"] = "first-failure"
     options = ["-qq", "--capture=no", "-p", "no:cacheprovider"]
-    server = ForkServer(mutants, covering, report)
+    server = ForkServer(mutants, covering, report, budget)
     if (status := pytest.main([*options, *paths], plugins=[server])) != pytest.ExitCode.OK:
         raise RuntimeError(f"pytest cannot collect {' '.join(paths)}: {status!r}")
 
@@ -76,10 +79,13 @@ def run(
 class ForkServer:
     """A plugin of pytest that, instead of running all tests once, runs some of them against each mutant."""
 
-    def __init__(self, mutants: Iterable[Mutant], covering: CoveringTests, report: Callable[[Result], None]) -> None:
+    def __init__(
+        self, mutants: Iterable[Mutant], covering: CoveringTests, report: Callable[[Result], None], budget: float
+    ) -> None:
         self._mutants = mutants
         self._covering = covering
         self._report = report
+        self._budget = budget
         self._items: dict[str, pytest.Item] = {}
         self._functions: _Functions = {}
         #: Whether a test passes in a process of its own without a mutant, once that was tried.
@@ -103,7 +109,7 @@ class ForkServer:
             os._exit(_FAILED)
 
     def _result(self, mutant: Mutant) -> Result:
-        tests = [test for test in self._covering.of(mutant, BUDGET) if test in self._items]
+        tests = [test for test in self._covering.of(mutant, self._budget) if test in self._items]
         while tests := [test for test in tests if self._passes.get(test, True)]:
             status = self._run_copy(tests, mutant)
             if status == _PASSED:

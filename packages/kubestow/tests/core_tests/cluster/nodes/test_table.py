@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from kubestow.api.core import ContainerImage
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action
-from kubestow.cluster.nodes.columns import Columns
+from kubestow.cluster.nodes.columns import Columns, Images
 from kubestow.cluster.nodes.table import NodeTable, difference
 from kubestow.cluster.nodes.views import single_node
-from kubestow.testing import node
+from kubestow.rules.pods import HostPort
+from kubestow.testing import node, pod
 
 
 def zone_order(table: NodeTable) -> list[str]:
@@ -70,3 +73,49 @@ def test_a_heartbeat_of_a_condition_changes_nothing() -> None:
 def test_a_view_of_a_single_node_has_one_row() -> None:
     nodes = single_node(node("n", cpu="2"))
     assert (len(nodes), nodes.allocatable("cpu").tolist()) == (1, [2000])
+
+
+def test_an_image_is_known_while_a_node_has_it_with_the_size_that_came_first() -> None:
+    columns = Columns()
+    images = Images(columns)
+    columns.append_row()
+    columns.append_row()
+    first, second = ([ContainerImage(names=["app", "app:1"], size_bytes=size)] for size in (5, 9))
+    images.add(0, first)
+    images.add(1, second)
+    images.add(1, second)  # listed twice
+    app = images.get("app")
+    assert app is not None
+    assert (app.size, app.nodes, app.on.values.tolist()) == (5, 2, [True, True])
+    images.remove(0, first)
+    images.remove(0, first)
+    assert (app.nodes, app.on.values.tolist()) == (1, [False, True])
+    assert images.get("app:1") is not None
+    images.remove(1, second)
+    assert (images.get("app"), images.get("app:1"), images.get("other")) == (None, None, None)
+
+
+def test_ports_conflict_with_the_same_number_on_the_same_or_any_address() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    ports = [{"hostPort": 80, "hostIP": ip} for ip in ("", "10.0.0.1", "10.0.0.2")]
+    cluster.put_pod(cluster.shapes.info(pod("a", node="n", spec={"containers": [{"name": "c", "ports": ports}]})))
+    anywhere, one, other, third = (HostPort(ip, "TCP", 80) for ip in ("0.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+
+    def conflicting(wanted: HostPort) -> set[HostPort]:
+        return {port for port, _ in cluster.nodes.ports_conflicting_with(wanted)}
+
+    assert conflicting(anywhere) == {anywhere, one, other}
+    assert conflicting(one) == {anywhere, one}
+    assert conflicting(third) == {anywhere}
+    assert conflicting(HostPort("0.0.0.0", "UDP", 80)) == set()
+    assert cluster.nodes.taken_ports(0) == {anywhere, one, other}
+
+
+def test_an_amount_beyond_64_bits_wraps_around_as_in_go() -> None:
+    columns = Columns()
+    columns.append_row()
+    column = columns.new("int64")
+    column.add(0, 2**63 - 1)
+    column.add(0, 1)
+    assert column.values.tolist() == [-(2**63)]
