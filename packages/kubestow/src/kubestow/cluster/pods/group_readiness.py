@@ -72,27 +72,27 @@ class GroupReadiness:
         if after is not None:
             self._renew_group(after)
         elif before is not None:
-            self._report(before, None)
+            self._replace_report(before, None)
 
     def _composite_changed(self, before: CompositePodGroup | None, after: CompositePodGroup | None) -> None:
         if after is not None:
             self._renew_composite(after)
         elif before is not None:
-            self._report(before, None)
+            self._replace_report(before, None)
 
     def _renew_group(self, group: PodGroup) -> None:
         name = PodGroupName(KUBERNETES.name, group.metadata.namespace, group.metadata.name)
         if not group.spec.parent_composite_pod_group_name:
-            self._report(group, None)
+            self._replace_report(group, None)
             return
         min_count, _ = KUBERNETES.gang_policy(group)
         members = self._pod_groups.members(name)
-        self._report(group, _report(group, len(members.ready) >= max(1, min_count), bool(members.gated)))
+        self._replace_report(group, _report_of(group, len(members.ready) >= max(1, min_count), bool(members.gated)))
 
     def _renew_composite(self, group: CompositePodGroup) -> None:
-        self._report(group, _report(group, self.is_ready(group), self.has_gated(group)))
+        self._replace_report(group, _report_of(group, self.is_ready(group), self.has_gated(group)))
 
-    def _report(self, group: Group, report: _Report | None) -> None:
+    def _replace_report(self, group: Group, report: _Report | None) -> None:
         """Replace what a group counts for, and have the groups above do the same."""
         key = type(group), group.metadata.namespace, group.metadata.name
         former = self._reports.get(key)
@@ -118,7 +118,7 @@ class GroupReadiness:
             del self._counts[report.parent]
 
 
-def _report(group: Group, is_ready: bool, is_gated: bool) -> _Report | None:
+def _report_of(group: Group, is_ready: bool, is_gated: bool) -> _Report | None:
     """None for a group without a parent, and for one that counts for nothing."""
     parent = group.spec.parent_composite_pod_group_name
     if not parent or not (is_ready or is_gated):

@@ -276,5 +276,5 @@ def evictable_units(
     order = order[np.argsort(violations[unit[order]] == 0, kind="stable")]
     starts = np.flatnonzero(np.diff(unit[order], prepend=-1))
     run_offsets = offsets_of(np.diff(starts, append=len(order)))
-    units = PodChanges(table, slots[order], run_offsets, -1)
-    return Evictable(units, rows[order], violations[unit[order[starts]]])
+    runs = PodChanges(table, slots[order], run_offsets, -1)
+    return Evictable(runs, rows[order], violations[unit[order[starts]]])

@@ -26,7 +26,7 @@ PARENTS = {"x": "", "y": "x", "z": "y", "a": "z", "b": "y", "c": "y", "d": "x", 
 COMPOSITES, GROUPS = "xyz", "abcde"
 PODS = [f"{name}{number}" for name in GROUPS for number in range(3)] + ["f0", "-0"]
 
-changes = st.one_of(
+changes: st.SearchStrategy[tuple[str, str, Any]] = st.one_of(
     st.tuples(st.just("pod"), st.sampled_from(PODS), st.sampled_from(["", "gated", "n0", "n1", "unknown"])),
     st.tuples(st.just("end"), st.sampled_from(PODS), st.just("")),
     st.tuples(
@@ -79,7 +79,8 @@ class Groups:
         if name in COMPOSITES:
             self.composites.put(composite(name, minimum, parent=parent, **spec))
         else:
-            self.groups.put(group(name, minimum, **spec, **({"parentCompositePodGroupName": parent} if parent else {})))
+            spec |= {"parentCompositePodGroupName": parent} if parent else {}
+            self.groups.put(group(name, minimum, **spec))
 
     def _change_node(self, changed: Node) -> None:
         if changed.metadata.name in self.cluster.nodes.rows:

@@ -75,8 +75,9 @@ def counters(name: str, value: str) -> list[Any]:
     return [{"name": name, "counters": {"memory": {"value": value}}}]
 
 
-def consuming(name: str, value: str, **fields: Any) -> Any:
-    return device(name, consumesCounters=[{"counterSet": "card", "counters": {"memory": {"value": value}}}], **fields)
+def consuming(name: str, value: str, *, groups: Sequence[str] = (), **fields: Any) -> Any:
+    consumed = {"counterSet": "card", "counters": {"memory": {"value": value}}, "compatibilityGroups": list(groups)}
+    return device(name, consumesCounters=[consumed], **fields)
 
 
 def rule_with_selectors(minor: Minor) -> Any:
@@ -339,6 +340,14 @@ CASES: dict[Behaviour, Case] = {
         claim("held", status={"allocation": allocation("d0", shareID="s", consumedCapacity={"memory": "1Gi"})}),
         claim(),
         gates=("DRAPartitionableDevices", "DRAConsumableCapacity"),
+    ),
+    Behaviour.COMPATIBILITY_GROUPS_ARE_READ: devices(
+        ["r=d1"],
+        ["r=d0"],
+        slice_of(node="n", name="card", of=2, sharedCounters=counters("card", "9Gi")),
+        slice_of(consuming("d0", "1Gi", groups=["a"]), consuming("d1", "1Gi"), node="n", of=2),
+        claim(),
+        gates=("DRAPartitionableDevices",),
     ),
     Behaviour.CAPACITY_OF_THE_DEVICE_ITSELF_IS_CHECKED: devices(
         ["r=d1"],
