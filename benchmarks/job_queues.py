@@ -130,7 +130,7 @@ def _simulated(log: Sequence[BatchJob], nodes: int, args: dict[str, Any]) -> lis
                 "pluginConfig": [
                     {
                         "name": "JobQueues",
-                        "args": {"queues": [{"name": name} for name in _QUEUES], "interval": "10s", **args},
+                        "args": {"queues": [{"name": name} for name in _QUEUES], "interval": "30s", **args},
                     }
                 ],
             }

@@ -304,7 +304,7 @@ class _Answers:
     # -- what would make it start now ----------------------------------------------------------------------------------
 
     def _remedies(self, job: Job, asked: WaitingJob) -> Iterator[Remedy]:
-        kinds = job.kinds(job.unplanned())
+        kinds = job.unplanned_kinds
         yield from filter(None, (self._fewer_pods(asked, kinds), self._shorter(asked, kinds)))
         if any(_selects(kind.example) for kind in kinds.values()):
             yield from self._other_nodes(asked, kinds)

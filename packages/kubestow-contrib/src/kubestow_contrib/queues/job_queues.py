@@ -222,10 +222,8 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         by_name = {job.name: job for job in self.jobs.by_key.values()}
         for start in made.starts:
             job = by_name[start.job.key]
-            waiting = job.unplanned()
-            for (kind, _), rows, counts in zip(
-                self._kinds(job).items(), start.placement.rows, start.placement.counts, strict=True
-            ):
+            waiting, kinds = job.unplanned(), job.unplanned_kinds
+            for kind, rows, counts in zip(kinds, start.placement.rows, start.placement.counts, strict=True):
                 planned = job.planned.setdefault(kind, Counter())
                 for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
                     planned[self._nodes[row]] += count
@@ -290,7 +288,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         for job in jobs:
             if job.state is JobState.ADMITTED or job.nodes:
                 running.append(self._running(job, builder, free, now))
-            if kinds := self._kinds(job):
+            if kinds := job.unplanned_kinds:
                 duration = self.jobs.run_times.of(job).seconds
                 is_started = job.state is JobState.ADMITTED
                 if is_started or self._is_complete(job, now):
@@ -298,7 +296,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
                         WaitingJob(
                             job.name,
                             job.queue,
-                            job.priority,
+                            job.declared.priority,
                             job.arrived,
                             builder.demand(job.queue, kinds),
                             duration,
@@ -315,10 +313,6 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         limits = LimitTable(self.queues, resources, [name for name, _ in flavors])
         return DemandBuilder(self.handle.cluster.all_nodes(), resources, flavors, limits)
 
-    def _kinds(self, job: Job) -> dict[bytes, KindOfPods]:
-        """What of a job still has to be planned; nothing while its pods are leaving."""
-        return {} if job.leaving else job.kinds(job.unplanned())
-
     def _is_complete(self, job: Job, now: float) -> bool:
         size = job.size(self.handle.cluster)
         ready = sum(1 for info in job.pods.values() if not info.terminating and not info.spec.scheduling_gates)
@@ -330,10 +324,12 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         found = {
             name for queue in self.queues.values() for each in queue.limits for name in (*each.limit, *each.guaranteed)
         }
+        seen: dict[int, Mapping[str, int]] = {}  # copies of a pod share their requests
         for job in jobs:
-            shapes = {id(info.shape.family): info for info in job.pods.values()}
-            for info in shapes.values():
-                found |= {name for name, amount in info.requests.items() if amount}
+            for info in job.pods.values():
+                if id(info.requests) not in seen:
+                    seen[id(info.requests)] = info.requests
+                    found |= {name for name, amount in info.requests.items() if amount}
         return [*sorted(found - {PODS}), PODS]
 
     def _flavors(self, nodes: Nodes) -> list[tuple[str, NDArray[np.bool_]]]:
@@ -378,10 +374,10 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         return RunningJob(
             job.name,
             job.queue,
-            job.priority,
+            job.declared.priority,
             occupations,
             loss_of(job, now),
-            may_go and job.is_preemptible and len(job.nodes) == len(job.pods),
+            may_go and job.declared.is_preemptible and len(job.nodes) == len(job.pods),
         )
 
     def _observe_usage(

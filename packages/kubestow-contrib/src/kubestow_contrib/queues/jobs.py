@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -83,16 +83,33 @@ class RunTime:
     source: str
 
 
+class Declared(NamedTuple):
+    """What the pods of a job say about it: times in seconds, None where they say nothing.
+
+    ``run_time`` is the longest that a pod is annotated with, and its annotation; ``restart_cost`` is in pod-seconds.
+    """
+
+    priority: int
+    run_time: tuple[float, str] | None
+    deadline: float | None
+    restart_cost: float
+    is_preemptible: bool
+
+
 class Job:
     """A job and its pods; times are seconds since the Unix epoch."""
 
     def __init__(self, key: JobKey, queue: str) -> None:
         self.key, self.queue = key, queue
+        #: Its key as text.
+        self.name = str(key)
         self.state = JobState.WAITING
         #: The pods that exist and have not finished, by uid, and the node of each that has one.
         self.pods: dict[str, PodInfo] = {}
         self.nodes: dict[str, str] = {}
         self.most_pods = 0
+        self._declared: Declared | None = None
+        self._all_kinds: dict[bytes, KindOfPods] | None = None
         #: How many pods of each kind are on each node by name, and are planned there, these included.
         self.placed: dict[bytes, Counter[str]] = {}
         self.planned: dict[bytes, Counter[str]] = {}
@@ -110,24 +127,29 @@ class Job:
         self.leaving: set[str] = set()
 
     @property
-    def name(self) -> str:
-        """Its key as text."""
-        return str(self.key)
-
-    @property
     def example(self) -> PodInfo:
         """One of its pods."""
         return next(iter(self.pods.values()))
 
     @property
-    def priority(self) -> int:
-        """The highest priority of its pods."""
-        return max((info.priority for info in self.pods.values()), default=0)
+    def declared(self) -> Declared:
+        """What its pods say."""
+        if self._declared is None:
+            self._declared = _declared(self.pods.values())
+        return self._declared
 
-    @property
-    def is_preemptible(self) -> bool:
-        """Whether its pods permit that it is evicted for others."""
-        return all(info.metadata.annotations.get(PREEMPTIBLE) != "false" for info in self.pods.values())
+    def put(self, info: PodInfo) -> None:
+        """Add or replace a pod."""
+        self.pods[info.uid] = info
+        self.most_pods = max(self.most_pods, len(self.pods))
+        self._declared = self._all_kinds = None
+
+    def remove(self, uid: str) -> PodInfo:
+        """Remove a pod, from its node as well."""
+        info = self.pods.pop(uid)
+        self.unplace(info)
+        self._declared = self._all_kinds = None
+        return info
 
     def size(self, cluster: Cluster) -> int | None:
         """How many pods start together, None if nothing says so."""
@@ -141,6 +163,17 @@ class Job:
             if group is not None and (least := api.gang_policy(group)[0]):
                 return least
         return None
+
+    @property
+    def unplanned_kinds(self) -> dict[bytes, KindOfPods]:
+        """The pods that still have to be planned, by what they need; none while its former pods are leaving."""
+        if self.leaving:
+            return {}
+        if self.nodes or self.planned or any(info.terminating for info in self.pods.values()):
+            return self.kinds(self.unplanned())
+        if self._all_kinds is None:
+            self._all_kinds = self.kinds(self.pods)
+        return self._all_kinds
 
     def kinds(self, uids: Iterable[str]) -> dict[bytes, KindOfPods]:
         """Some of its pods by what they need: namespace, controller and spec."""
@@ -223,18 +256,10 @@ class RunTimes:
 
         A job does not run beyond its ``activeDeadlineSeconds`` in any case.
         """
-        found: list[RunTime] = []
-        deadline: float | None = None
-        for info in job.pods.values():
-            if info.spec.active_deadline_seconds is not None:
-                deadline = max(deadline or 0.0, float(info.spec.active_deadline_seconds))
-            for annotation in (RUN_TIME, _DURATION):
-                if (value := _seconds(info.metadata.annotations.get(annotation))) is not None:
-                    found.append(RunTime(value, f"annotation {annotation}"))
-                    break
-        expected = max(found, key=lambda each: each.seconds, default=None)
-        if deadline is not None and (expected is None or deadline < expected.seconds):
-            return RunTime(deadline, "activeDeadlineSeconds")
+        declared = job.declared
+        expected = None if declared.run_time is None else RunTime(*declared.run_time)
+        if declared.deadline is not None and (expected is None or declared.deadline < expected.seconds):
+            return RunTime(declared.deadline, "activeDeadlineSeconds")
         if expected is not None:
             return expected
         learned = self._learned.get(job.queue, ())
@@ -318,8 +343,7 @@ class Jobs:
             job.joined = now
             self._of_pod[info.uid] = job
             self.changed = True
-        job.pods[info.uid] = info
-        job.most_pods = max(job.most_pods, len(job.pods))
+        job.put(info)
         if info.uid in self._nodes:
             self._place(job, info)
 
@@ -361,9 +385,8 @@ class Jobs:
         self.changed = True
         was_evicted = uid in job.leaving
         job.leaving.discard(uid)
-        info = job.pods.pop(uid)
         node = job.nodes.get(uid)
-        job.unplace(info)
+        info = job.remove(uid)
         if node is not None and (planned := job.planned.get(info.shape.family.key)):
             planned[node] -= 1
         if job.pods:
@@ -386,6 +409,26 @@ class Jobs:
         for job in jobs_of(info.pod):
             return JobKey(job.kind, job.namespace, "/".join(filter(None, (job.name, job.part))))
         return JobKey("Pod", info.namespace, info.name)
+
+
+def _declared(pods: Collection[PodInfo]) -> Declared:
+    run_times, deadlines, cost = [], [], 0.0
+    for info in pods:
+        annotations = info.metadata.annotations
+        for annotation in (RUN_TIME, _DURATION):
+            if (value := _seconds(annotations.get(annotation))) is not None:
+                run_times.append((value, f"annotation {annotation}"))
+                break
+        if info.spec.active_deadline_seconds is not None:
+            deadlines.append(float(info.spec.active_deadline_seconds))
+        cost += _seconds(annotations.get(RESTART_COST)) or 0.0
+    return Declared(
+        max((info.priority for info in pods), default=0),
+        max(run_times, default=None),
+        max(deadlines, default=None),
+        cost,
+        all(info.metadata.annotations.get(PREEMPTIBLE) != "false" for info in pods),
+    )
 
 
 def _created(info: PodInfo, now: float) -> float:
@@ -419,9 +462,8 @@ def _number(text: str | None) -> int | None:
 
 def loss_of(job: Job, now: float) -> float:
     """What evicting a job loses, in pod-seconds: what its pods have done, and what it costs to start it again."""
-    costs = (_seconds(info.metadata.annotations.get(RESTART_COST)) or 0.0 for info in job.pods.values())
     began = now if job.started is None else job.started
-    return len(job.nodes) * max(0.0, now - began) + sum(costs)
+    return len(job.nodes) * max(0.0, now - began) + job.declared.restart_cost
 
 
 def requested_by(kinds: Mapping[bytes, KindOfPods]) -> Counter[str]:

@@ -86,7 +86,8 @@ class RunningJob:
 class Situation:
     """What a round decides about.
 
-    ``free`` (int64, nodes by ``resources``) is what is free now, without all that running jobs have or will get.
+    ``free`` (int64, nodes by ``resources``) is what is free now, without all that running jobs have or will get. Of
+    waiting jobs that are equally important and old, the first comes first.
     ``flavors`` are the names of the flavors and their nodes. ``usage`` has the decayed usage of queues as fractions of
     ``total``, by name and resource.
     """
@@ -387,13 +388,13 @@ class _Order:
             for job in situation.waiting
             if job.is_started or (policy.max_wait and situation.now - job.arrived >= policy.max_wait)
         ]
-        self._overdue = sorted(overdue, key=lambda job: (not job.is_started, job.arrived, job.key))
+        self._overdue = sorted(overdue, key=lambda job: (not job.is_started, job.arrived))
         keys = {job.key for job in overdue}
-        self._leaves: dict[str, list[tuple[int, float, str, WaitingJob]]] = {}
-        for job in situation.waiting:
+        self._leaves: dict[str, list[tuple[int, float, int, WaitingJob]]] = {}
+        for number, job in enumerate(situation.waiting):
             if job.key not in keys:
                 leaf = job.queue if policy.shares else ""
-                self._leaves.setdefault(leaf, []).append((-job.priority, job.arrived, job.key, job))
+                self._leaves.setdefault(leaf, []).append((-job.priority, job.arrived, number, job))
         for heap in self._leaves.values():
             heapq.heapify(heap)
 
