@@ -43,8 +43,8 @@ _NEW_CYCLE = 1 << 65
 
 #: With more rows than one in so many invalidated, all are computed again.
 _PARTIAL_REFRESH_SHARE = 8
-FEW_ROWS = 4
-"""Up to this many rows are handled one after another, in Python."""
+FEW_ROWS = 32
+"""Up to this many rows are handled one after another, in Python, where that is a loop over numbers."""
 
 _KEPT = 8192
 #: Branch n has the positions from n << 48 on; the trunk is number 0.
