@@ -20,6 +20,7 @@ from kubestow.api.core import Pod
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.engine.cluster_api.replacements import (
     belongs_to,
@@ -30,7 +31,6 @@ from kubestow.engine.cluster_api.replacements import (
     with_own_claims,
 )
 from kubestow.engine.cluster_api.volume_controller import VolumeController
-from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.scheduling.interfaces import Clock, ObjectReference
 from kubestow_lab.simulation.arrivals import Arrival

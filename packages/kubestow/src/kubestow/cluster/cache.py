@@ -107,7 +107,7 @@ class Cluster:
             own=KUBERNETES if gates.minor.has(Behaviour.POD_GROUPS_ARE_OBJECTS) else WORKLOADS,
         )
         self._pod_listeners: list[ReferenceType[PodListener]] = []
-        #: The latest results of :meth:`some_nodes` and :meth:`few_nodes`, with the rows and the position in the journal.
+        #: The latest results of :meth:`some_nodes` and :meth:`few_nodes`, each with its rows and the journal position.
         self._viewed: tuple[list[int], int, Nodes] | None = None
         self._listed: tuple[list[int], int, NodeRows] | None = None
 

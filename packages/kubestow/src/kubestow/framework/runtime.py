@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np

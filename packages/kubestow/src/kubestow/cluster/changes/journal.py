@@ -293,8 +293,8 @@ class ChangeWindow:
     def invalid_rows(self, since: Generation, mask: InvalidationMask, most: int | None = None) -> list[int] | None:
         """The rows whose results of a generation are no longer valid; None when all are better computed again.
 
-        That is the case with more than ``most`` of them, if given, and always with a large share of all rows. Masks that
-        select the same changes get the same list, which is not to be changed.
+        That is the case with more than ``most`` of them, if given, and always with a large share of all rows. Masks
+        that select the same changes get the same list, which is not to be changed.
         """
         if since.position == self.generation.position:
             return []

@@ -136,14 +136,17 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 usages.append((nodes.allocatable(name), nodes.requested(name), request))
         if len(usages) == 2:
             first, second = usages
-            if min(first[0]) > 0 < min(second[0]) and min(first[1]) >= 0 <= min(second[1]) and first[2] >= 0 <= second[2]:
+            least = min(*first[1], *second[1], first[2], second[2])
+            if least >= 0 and min(*first[0], *second[0]) > 0:
                 return self._scores_by_two(first, second)
         return [
             self._score_of_node([(capacity[i], used[i], request) for capacity, used, request in usages])
             for i in range(len(nodes))
         ]
 
-    def _scores_by_two(self, first: tuple[list[int], list[int], int], second: tuple[list[int], list[int], int]) -> list[int]:
+    def _scores_by_two(
+        self, first: tuple[list[int], list[int], int], second: tuple[list[int], list[int], int]
+    ) -> list[int]:
         """The scores of nodes that have both of two resources: capacities, used amounts, and the pod's request of each.
 
         No amount is negative, so fractions are from 0 to 1, and balances from 50 to 100.
@@ -151,12 +154,11 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         (capacities, used, request), (others, others_used, other_request) = first, second
         scores = []
         for capacity, amount, other, other_amount in zip(capacities, used, others, others_used, strict=True):
-            fraction, other_fraction = amount / capacity, other_amount / other
-            deviation = abs((fraction if fraction < 1.0 else 1.0) - (other_fraction if other_fraction < 1.0 else 1.0)) / 2
-            before = int((1.0 - deviation) * MAX_SCORE)
-            fraction, other_fraction = (amount + request) / capacity, (other_amount + other_request) / other
-            deviation = abs((fraction if fraction < 1.0 else 1.0) - (other_fraction if other_fraction < 1.0 else 1.0)) / 2
-            scores.append(self._score_of_balances(int((1.0 - deviation) * MAX_SCORE), before))
+            x, y = amount / capacity, other_amount / other
+            before = int((1.0 - abs((x if x < 1.0 else 1.0) - (y if y < 1.0 else 1.0)) / 2) * MAX_SCORE)
+            x, y = (amount + request) / capacity, (other_amount + other_request) / other
+            after = int((1.0 - abs((x if x < 1.0 else 1.0) - (y if y < 1.0 else 1.0)) / 2) * MAX_SCORE)
+            scores.append(self._score_of_balances(after, before))
         return scores
 
     def _requests_any(self, pod: PodInfo) -> bool:

@@ -214,7 +214,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeRows) -> list[int]:
         """The same for a few nodes."""
-        keys = [_PODS_BIT if count >= most else 0 for count, most in zip(nodes.pod_count, nodes.allowed_pods, strict=True)]
+        keys = [
+            _PODS_BIT if count >= most else 0 for count, most in zip(nodes.pod_count, nodes.allowed_pods, strict=True)
+        ]
         for name, amount, bit in state[_FitPreFilterState].requests:
             amounts = zip(nodes.allocatable(name), nodes.requested(name), strict=True)
             for position, (allocatable, requested) in enumerate(amounts):
@@ -404,7 +406,9 @@ class ResourceScorer(ABC):
         """The scores of a few nodes, whose capacities and used amounts of each resource are in lists."""
         weights = [weight for _, _, weight in usages]
         capacities, used = (zip(*(usage[index] for usage in usages), strict=True) for index in (0, 1))
-        return [self.score_node(list(zip(*of_node, weights, strict=True))) for of_node in zip(capacities, used, strict=True)]
+        return [
+            self.score_node(list(zip(*of_node, weights, strict=True))) for of_node in zip(capacities, used, strict=True)
+        ]
 
 
 class _AllocationScorer(ResourceScorer):
@@ -458,9 +462,7 @@ class _AllocationScorer(ResourceScorer):
         for capacities, used, weight in usages:
             amounts = zip(totals, capacities, used, strict=True)
             if self._scores_free:
-                totals = [
-                    total + (c - u) * MAX_SCORE // c * weight if u < c else total for total, c, u in amounts
-                ]
+                totals = [total + (c - u) * MAX_SCORE // c * weight if u < c else total for total, c, u in amounts]
             else:
                 totals = [total + (u if u < c else c) * MAX_SCORE // c * weight for total, c, u in amounts]
         weights = sum(weight for _, _, weight in usages)
