@@ -184,7 +184,7 @@ class FrameworkRuntime(PluginCaller):
     def run_permit_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
         """SUCCESS with the plugins that delay the pod, or the first failure."""
         timeouts: dict[str, float] = {}
-        with ExtensionPointTimer(self, "Permit") as timer:
+        with self.timer("Permit") as timer:
             for plugin in self.plugins.permit:
                 try:
                     result = self.call(plugin, "Permit", plugin.permit, state, pod, node_name)
