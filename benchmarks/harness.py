@@ -44,6 +44,7 @@ _SCENARIOS = {
     "dashboard": ("dashboard",),
     "devcluster": ("apiserver", "controllers", "up"),
     "offline": ("explain", "gangs", "flow", "deschedule", "fgd"),
+    "simulation": ("simulation", "drivers"),
 }
 
 
