@@ -46,6 +46,7 @@ _SCENARIOS = {
     "devcluster": ("apiserver", "controllers", "up"),
     "job_queues": ("job-queues",),
     "offline": ("explain", "gangs", "flow", "deschedule", "fgd"),
+    "simulation": ("simulation", "drivers"),
 }
 
 

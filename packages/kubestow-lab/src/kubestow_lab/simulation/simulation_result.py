@@ -10,6 +10,7 @@ import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,12 +136,13 @@ class SimulationResult(Displayed):
     def as_json(self) -> dict[str, Any]:
         """The whole result as data for JSON; the same input and seed give the same document."""
         last = self.timeline[-1]
+        states, origins = (Counter(map(attrgetter(name), self.outcomes)) for name in ("state", "origin"))
         document = {
             "kind": "SimulationResult",
             "run": dict(self.run),
             "summary": {
-                "pods": {state.value.lower(): self.count(state) for state in OutcomeState},
-                "origins": {origin.value.lower(): self.states(origin).total() for origin in Origin},
+                "pods": {state.value.lower(): states[state] for state in OutcomeState},
+                "origins": {origin.value.lower(): origins[origin] for origin in Origin},
                 "refused": self.refused_count,
                 "nodes": len(self.nodes),
                 "nodesUsed": last.nodes_used,
@@ -267,9 +269,20 @@ def _columns(rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> Co
 
 
 def _pod_row(outcome: PodOutcome) -> dict[str, Any]:
-    row = {name: getattr(outcome, name) for name in _POD_COLUMNS}
-    times = {name: _rounded(row[name]) for name in ("arrived", "bound", "ended")}
-    return row | {"state": outcome.state.value, "origin": outcome.origin.value} | times
+    return {
+        "namespace": outcome.namespace,
+        "name": outcome.name,
+        "owner": outcome.owner,
+        "priority": outcome.priority,
+        "origin": outcome.origin.value,
+        "state": outcome.state.value,
+        "node": outcome.node,
+        "arrived": _rounded(outcome.arrived),
+        "bound": _rounded(outcome.bound),
+        "ended": _rounded(outcome.ended),
+        "attempts": outcome.attempts,
+        "message": outcome.message,
+    }
 
 
 def _node_row(state: NodeState) -> dict[str, Any]:

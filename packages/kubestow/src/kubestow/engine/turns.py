@@ -15,14 +15,15 @@ import asyncio
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from kubestow import config
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import PodsToActivate
-from kubestow.framework.profile import Registry
+from kubestow.framework.interface import PreBindPlugin
+from kubestow.framework.profile import Profile, Registry
 from kubestow.framework.status import Code
 from kubestow.plugins.default_binder import DefaultBinder
 from kubestow.scheduling.cycle.binding_context import BindingContext
@@ -269,14 +270,10 @@ class BindingsInTurns(BindingCycles[BindingContext]):
     def _bind_in_turn(self, context: BindingContext) -> None:
         """The binding cycle of one pod; see :meth:`BindingCycles._run_steps` for the steps."""
         info, node_name, runtime = context.info, context.node_name, context.profile.runtime
-        plugins = runtime.plugins
         self._observer.binding_started(info)
         pre_flight = runtime.run_pre_bind_pre_flights(context.state, info, node_name)
         if pre_flight.status.code is not Code.SKIP:
             self.turns.refuse("a PreBind plugin has work to do")
-            return
-        if plugins.post_bind or [type(plugin) for plugin in plugins.bind] != [DefaultBinder]:
-            self.turns.refuse("pods are bound by other plugins than DefaultBinder")
             return
         self._queue.in_flight.done(info.uid)
         try:
@@ -295,6 +292,24 @@ class BindingsInTurns(BindingCycles[BindingContext]):
     def _ended(self) -> None:
         """A task leaves the running ones in the turn after its end."""
         self.count -= 1
+
+
+def unsupported(profiles: Mapping[str, Profile], gates: config.FeatureGates) -> Iterator[str]:
+    """What turns cannot do of what these profiles do, whatever the pods are.
+
+    Some plugins ask for more than turns can do for some pods only, which then shows in the turn in which they do.
+    """
+    if not gates.enabled("SchedulerAsyncPreemption"):
+        yield "without SchedulerAsyncPreemption an attempt waits for evictions"
+    for name, profile in profiles.items():
+        plugins = profile.runtime.plugins
+        if plugins.gang_source is not None:
+            yield f"profile {name} schedules gangs"
+        if plugins.post_bind or [type(plugin) for plugin in plugins.bind] != [DefaultBinder]:
+            yield "pods are bound by other plugins than DefaultBinder"
+        for plugin in plugins.pre_bind:
+            if type(plugin).pre_bind_pre_flight is PreBindPlugin.pre_bind_pre_flight:
+                yield f"a PreBind plugin has work to do for every pod: {plugin.name}"
 
 
 class SchedulerInTurns(Scheduler):
@@ -327,13 +342,10 @@ class SchedulerInTurns(Scheduler):
         assert isinstance(wake, TurnWake) and isinstance(bindings, BindingsInTurns)
         self._turn_wake, self._bindings_in_turns = wake, bindings
         bindings.turns = turns
-        if not gates.enabled("SchedulerAsyncPreemption"):
-            turns.refuse("without SchedulerAsyncPreemption an attempt waits for evictions")
         if self.longest_pause:
             turns.refuse("a plugin repeats work periodically")
-        for name, profile in self.profiles.items():
-            if profile.runtime.plugins.gang_source is not None:
-                turns.refuse(f"profile {name} schedules gangs")
+        for reason in unsupported(self.profiles, gates):
+            turns.refuse(reason)
 
     @property
     def work_in_progress(self) -> bool:

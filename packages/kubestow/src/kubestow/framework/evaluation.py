@@ -101,10 +101,15 @@ class FeasibleRows:
                 self.passing &= mask
             self.count = int(np.count_nonzero(self.passing))
         else:
+            passing = self.passing
             for row in rows:
-                passes = all(mask[row] for mask in masks)
-                if passes != self.passing[row]:
-                    self.passing[row] = passes
+                passes = True
+                for mask in masks:
+                    if not mask.item(row):
+                        passes = False
+                        break
+                if passes is not passing.item(row):
+                    passing[row] = passes
                     self.count += 1 if passes else -1
         self._generation = cluster.change_window.generation
 
@@ -136,7 +141,10 @@ class ScoreSums:
                 self.sums += of_plugin
         else:
             for row in rows:
-                self.sums[row] = sum([of_plugin.item(row) * weight for of_plugin, weight in scores])
+                total = 0
+                for of_plugin, weight in scores:
+                    total += of_plugin.item(row) * weight
+                self.sums[row] = total
         self._generation = cluster.change_window.generation
 
 
@@ -172,14 +180,15 @@ class Ranking:
                 np.copyto(self._totals, _INFEASIBLE, where=~feasibility.passing)
             self._best = None
         else:
+            passing, sums, totals = feasibility.passing, self._sums.sums, self._totals
             for row in rows:
                 total = _INFEASIBLE
-                if feasibility.passing[row]:
-                    total = self._sums.sums.item(row)
+                if passing.item(row):
+                    total = sums.item(row)
                     if self._normalized is not None:
                         total += self._normalized.item(row)
-                earlier = self._totals.item(row)
-                self._totals[row] = total
+                earlier = totals.item(row)
+                totals[row] = total
                 best = self._best
                 if best is None or total == earlier or (total < self._highest and earlier < self._highest):
                     continue

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self, TypeVar
 
+from kubestow.cluster.nodes.views import NodeRows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.gang import GangPreemptionPlugin, GangSource, PlacementGeneratePlugin, PlacementScorePlugin
@@ -101,27 +102,37 @@ class PluginCaller:
             self.observer.plugin_called(plugin.name, extension_point, result, seconds)
         return result
 
-    def call_on_row(
-        self, plugin: Plugin, extension_point: str, method: Callable[..., int], state: Any, pod: PodInfo, node: Any
-    ) -> int:
-        """Call a method of a plugin for one row of the node table: the key or the raw score. Raises PluginError.
+    def call_on_rows(
+        self,
+        plugin: Plugin,
+        extension_point: str,
+        method: Callable[..., list[int]],
+        state: Any,
+        pod: PodInfo,
+        nodes: NodeRows,
+    ) -> list[int]:
+        """Call a method of a plugin for a few rows of the node table: the keys or raw scores. Raises PluginError.
 
-        Such calls are short and many, so they are timed only while the observer samples durations.
+        Such calls are short and many, so they are timed only while the observer samples durations. It gets the result
+        for the last row.
         """
         observer = self.observer
         began = self.now() if observer is not None and observer.is_sampling else None
         try:
-            result = method(state, pod, node)
+            results = method(state, pod, nodes)
         except FAILURES as error:
             self.raise_failure(plugin, extension_point, error, self.now() if began is None else began)
         if observer is not None:
             seconds = 0.0 if began is None else self.now() - began
             if seconds > _NOTED_CALL:
                 self.note_slow_call(plugin, extension_point, seconds)
-            observer.plugin_called(plugin.name, extension_point, result, seconds)
-        if type(result) is not int:
-            raise unexpected(plugin, extension_point, result, expected=f"an int for node {node.name}")
-        return result
+            observer.plugin_called(plugin.name, extension_point, results[-1] if results else None, seconds)
+        if type(results) is not list or len(results) != len(nodes):
+            raise unexpected(plugin, extension_point, results, expected=f"a list with {len(nodes)} numbers")
+        for node, result in zip(nodes.rows, results, strict=True):
+            if type(result) is not int:
+                raise unexpected(plugin, extension_point, result, expected=f"an int for node {nodes.name(node)}")
+        return results
 
     def raise_failure(self, plugin: Plugin, extension_point: str, error: BaseException, began: float) -> NoReturn:
         """Raise what a call raised as a PluginError, and report it to the observer."""

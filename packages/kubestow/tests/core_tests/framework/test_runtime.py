@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.nodes.views import NodeRow
+from kubestow.cluster.nodes.views import NodeRows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
@@ -270,8 +270,8 @@ def test_calls_on_single_rows_are_timed_while_durations_are_sampled(is_sampling:
     fixture = Fixture(returning("Keyed", FilterPlugin, filter_row=lambda self, state, pod, node: 7))
     plugins = fixture.runtime.plugins
     runtime = FrameworkRuntime(plugins, monotonic=lambda: float(next(ticks)), observer=observer)
-    row = NodeRow(fixture.harness.cluster.nodes, 0)
-    assert runtime.run_filter_plugin_on_rows(plugins.filter[0], CycleState(), fixture.pod, [row]) == [7]
+    row = NodeRows(fixture.harness.cluster.nodes, [0])
+    assert runtime.run_filter_plugin_on_rows(plugins.filter[0], CycleState(), fixture.pod, row) == [7]
     assert observer.calls == [("Keyed", "Filter", seconds)]
 
 

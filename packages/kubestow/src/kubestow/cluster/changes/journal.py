@@ -43,8 +43,8 @@ _NEW_CYCLE = 1 << 65
 
 #: With more rows than one in so many invalidated, all are computed again.
 _PARTIAL_REFRESH_SHARE = 8
-FEW_ROWS = 4
-"""Up to this many rows are handled one after another, in Python."""
+FEW_ROWS = 32
+"""Up to this many rows are handled one after another, in Python, where that is a loop over numbers."""
 
 _KEPT = 8192
 #: Branch n has the positions from n << 48 on; the trunk is number 0.
@@ -293,8 +293,8 @@ class ChangeWindow:
     def invalid_rows(self, since: Generation, mask: InvalidationMask, most: int | None = None) -> list[int] | None:
         """The rows whose results of a generation are no longer valid; None when all are better computed again.
 
-        That is the case with more than ``most`` of them, if given, and always with a large share of all rows. Masks that
-        select the same changes get the same list, which is not to be changed.
+        That is the case with more than ``most`` of them, if given, and always with a large share of all rows. Masks
+        that select the same changes get the same list, which is not to be changed.
         """
         if since.position == self.generation.position:
             return []

@@ -182,7 +182,10 @@ class PodGroups:
     def put(self, info: PodInfo) -> bool:
         """Add or replace a pod; whether it has become a ready member of a group."""
         pod = info.pod
-        if not any([api.group_of(pod) for api in self.apis]):
+        for api in self.apis:
+            if api.group_of(pod):
+                break
+        else:
             self.remove(info.uid)
             return False
         names = tuple(self.memberships(info))
