@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
@@ -276,8 +277,11 @@ class BindingsInTurns(BindingCycles[BindingContext]):
         if pre_flight.status.code is not Code.SKIP:
             self.turns.refuse("a PreBind plugin has work to do")
             return
-        if plugins.post_bind or [type(plugin) for plugin in plugins.bind] != [DefaultBinder]:
+        if [type(plugin) for plugin in plugins.bind] != [DefaultBinder]:
             self.turns.refuse("pods are bound by other plugins than DefaultBinder")
+            return
+        if any(inspect.iscoroutinefunction(plugin.post_bind) for plugin in plugins.post_bind):
+            self.turns.refuse("a PostBind plugin is a coroutine")
             return
         self._queue.in_flight.done(info.uid)
         try:
@@ -289,6 +293,8 @@ class BindingsInTurns(BindingCycles[BindingContext]):
         self._observer.attempt_ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
         first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
         self._observer.pod_bound(queued, node_name, now - first)
+        if plugins.post_bind:
+            run_synchronously(runtime.run_post_bind_plugins(context.state, info, node_name))
         if (named := context.state.own(PodsToActivate)) is not None:
             self._activate(named)
         self.turns.call_soon(self._ended)
