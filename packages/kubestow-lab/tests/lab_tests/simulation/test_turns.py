@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from benchmarks.random_workloads import KIND, RandomWorkload, assert_same
@@ -11,7 +12,7 @@ from benchmarks.random_workloads import KIND, RandomWorkload, assert_same
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interface import FilterPlugin, Permission, PermitPlugin, Plugin, PreBindPlugin
+from kubestow.framework.interface import FilterPlugin, Permission, PermitPlugin, Plugin, PostBindPlugin, PreBindPlugin
 from kubestow.framework.status import Verdict
 
 
@@ -58,19 +59,57 @@ class PreparesBinding(PreBindPlugin):
         await asyncio.sleep(1.0)
 
 
+class TakesNotes(PostBindPlugin):
+    """Has something to do after each binding."""
+
+    name = "TakesNotes"
+    notes: ClassVar[list[tuple[str, str]]] = []
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.notes.append((pod.key, node_name))
+
+
+class ReportsBinding(PostBindPlugin):
+    """May wait for something after each binding."""
+
+    name = "ReportsBinding"
+
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        await asyncio.sleep(1.0)
+
+
+def with_plugin(workload: RandomWorkload, plugin: type[Plugin]) -> RandomWorkload:
+    enabled = [{"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}]
+    workload.configuration = KIND | {"profiles": enabled}
+    workload.plugins = [plugin]
+    return workload
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_plugins_are_called_after_a_binding(seed: int) -> None:
+    workload, notes = with_plugin(RandomWorkload(seed), TakesNotes), []
+    for driver in ("auto", "scheduler"):
+        TakesNotes.notes.clear()
+        result = workload.run(driver)
+        notes.append((list(TakesNotes.notes), result))
+    (found, in_turns), (expected, on_loop) = notes
+    assert in_turns.run["driver"] == "engine"
+    assert found
+    assert found == expected
+    assert_same(in_turns, on_loop)
+
+
 @pytest.mark.parametrize(
     ("plugin", "reason"),
     [
+        (ReportsBinding, "a PostBind plugin is a coroutine"),
         (DelaysPods, "a Permit plugin delays pods"),
         (PreparesBinding, "a PreBind plugin has work to do"),
         (FailsForSome, "cannot decide"),
     ],
 )
 def test_a_plugin_that_turns_cannot_run_has_the_same_effect(plugin: type[Plugin], reason: str) -> None:
-    workload = RandomWorkload(3)
-    enabled = [{"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}]
-    workload.configuration = KIND | {"profiles": enabled}
-    workload.plugins = [plugin]
+    workload = with_plugin(RandomWorkload(3), plugin)
     workload.options = replace(workload.options, until=5.0)
     found, expected = workload.run("auto"), workload.run("scheduler")
     assert found.run["driver"] == "scheduler"

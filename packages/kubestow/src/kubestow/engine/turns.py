@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
@@ -285,6 +286,8 @@ class BindingsInTurns(BindingCycles[BindingContext]):
         self._observer.attempt_ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
         first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
         self._observer.pod_bound(queued, node_name, now - first)
+        if runtime.plugins.post_bind:
+            run_synchronously(runtime.run_post_bind_plugins(context.state, info, node_name))
         if (named := context.state.own(PodsToActivate)) is not None:
             self._activate(named)
         self.turns.call_soon(self._ended)
@@ -305,8 +308,11 @@ def unsupported(profiles: Mapping[str, Profile], gates: config.FeatureGates) -> 
         plugins = profile.runtime.plugins
         if plugins.gang_source is not None:
             yield f"profile {name} schedules gangs"
-        if plugins.post_bind or [type(plugin) for plugin in plugins.bind] != [DefaultBinder]:
+        if [type(plugin) for plugin in plugins.bind] != [DefaultBinder]:
             yield "pods are bound by other plugins than DefaultBinder"
+        for plugin in plugins.post_bind:
+            if inspect.iscoroutinefunction(plugin.post_bind):
+                yield f"a PostBind plugin is a coroutine: {plugin.name}"
         for plugin in plugins.pre_bind:
             if type(plugin).pre_bind_pre_flight is PreBindPlugin.pre_bind_pre_flight:
                 yield f"a PreBind plugin has work to do for every pod: {plugin.name}"
