@@ -83,8 +83,8 @@ class ObservedDecision:
     """What a scheduler has decided about a pod, as the API server shows it.
 
     The pod got a ``node``; or was rejected, with the ``message`` of its condition; or it waits on a ``nominated`` node
-    for ``victims`` (uids to names) to leave it. Pods that were ``gone`` (uids) at about that time may have been victims
-    too, and with ``shares_node`` some of the victims were those of another pod that waits there.
+    for ``victims`` (uids to names) to leave it. The ``doubtful`` ones (uids) of these may be those of another
+    nomination for this node, and pods that were ``gone`` (uids) at about that time may have been victims too.
     """
 
     node: str = ""
@@ -92,13 +92,13 @@ class ObservedDecision:
     nominated: str = ""
     victims: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
-    shares_node: bool = False
+    doubtful: frozenset[str] = frozenset()
 
     def evicts(self, victims: Iterable[PodInfo]) -> bool:
         """Whether these are the victims; those that were terminating already are not evicted again."""
         expected = {victim.uid for victim in victims if not victim.terminating}
         possible = self.victims.keys() | self.gone
-        return expected <= possible and (self.shares_node or self.victims.keys() <= expected)
+        return self.victims.keys() - self.doubtful <= expected <= possible
 
     @property
     def text(self) -> str:

@@ -8,10 +8,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from core_tests.shadow.delayed_cluster import configuration
-from kubestow.api.core import Node, Pod
+from kubestow.api.core import Node, Pod, PodCondition
 from kubestow.config import FeatureGates
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.events.resources import NODES, PODS
+from kubestow.shadow.comparison import Verdict
 from kubestow.shadow.shadow import ComparedDecision, Shadow
 from kubestow.testing.builders import node, pod
 
@@ -51,12 +52,29 @@ class Watches:
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         self.put(pod(name, status={"conditions": [condition]}, **same))
 
+    def nominate(self, each: Pod, node_name: str, message: str) -> None:
+        """A pod waits on a node for its victims to leave it."""
+        condition = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=message)
+        self.put(replace(each, status=replace(each.status, nominated_node_name=node_name, conditions=[condition])))
+
+    def evict(self, *victims: Pod) -> None:
+        """Victims get the condition, and are deleted."""
+        condition = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+        for victim in victims:
+            self.put(replace(victim, status=replace(victim.status, conditions=[condition])))
+            self.delete(victim)
+
     def judged(self) -> ComparedDecision:
         """The decision that was made, when all that may have to do with it has been delivered."""
-        self.time += 20
-        self._shadow.judge()
-        (found,) = self.results
+        (found,) = self.all_judged()
         return found
+
+    def all_judged(self) -> list[ComparedDecision]:
+        """The same of several decisions."""
+        self.time += 20
+        for _ in range(2):  # nominations are looked at twice
+            self._shadow.judge()
+        return self.results
 
     def _apply(self, event: str, obj: Pod | Node) -> None:
         self.time += self._seconds
@@ -122,3 +140,22 @@ def test_a_deleted_pod_that_fits_on_the_better_node_is_one() -> None:
     found = watches.judged()
     assert not found.differs
     assert found.race == ("Pod default/gone, which was deleted, was assumed on empty",)
+
+
+def test_a_pod_that_preempts_again_on_its_node_has_other_victims_each_time() -> None:
+    def started(minute: int) -> dict[str, str]:
+        return {"startTime": f"2026-01-01T00:{minute:02}:00Z"}
+
+    preemptor, rival = pod("preemptor", cpu="2", priority=100), pod("rival", cpu="1", priority=200)
+    kept = pod("kept", cpu="1", priority=1000, node="node")
+    first, second, last = (pod(f"low-{n}", cpu="1", node="node", status=started(9 - n)) for n in range(3))
+    watches = Watches(node("node", cpu="4"), kept, first, second, last)
+    watches.put(preemptor)
+    watches.nominate(preemptor, "node", "0/1 nodes are available: 1 Insufficient cpu.")
+    watches.evict(first, second)
+    watches.put(rival)
+    watches.bind(rival, "node")  # before the preemptor, which has to evict one more pod
+    watches.evict(last)
+    watches.nominate(preemptor, "node", "0/1 nodes are available: 1 Insufficient cpu. again")
+    nominations = [found for found in watches.all_judged() if found.observed.nominated]
+    assert [found.verdict for found in nominations] == [Verdict.SAME_VICTIMS, Verdict.SAME_VICTIMS]
