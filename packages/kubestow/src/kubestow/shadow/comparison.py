@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kubestow import config
+from kubestow.api.core import Pod
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
@@ -82,8 +83,8 @@ class ObservedDecision:
     """What a scheduler has decided about a pod, as the API server shows it.
 
     The pod got a ``node``; or was rejected, with the ``message`` of its condition; or it waits on a ``nominated`` node
-    for ``victims`` (uids to names) to leave it. Pods that were ``gone`` (uids) at about that time may have been victims
-    too, and with ``shares_node`` some of the victims were those of another pod that waits there.
+    for ``victims`` (uids to names) to leave it. The ``doubtful`` ones (uids) of these may be those of another
+    nomination for this node, and pods that were ``gone`` (uids) at about that time may have been victims too.
     """
 
     node: str = ""
@@ -91,13 +92,13 @@ class ObservedDecision:
     nominated: str = ""
     victims: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
-    shares_node: bool = False
+    doubtful: frozenset[str] = frozenset()
 
     def evicts(self, victims: Iterable[PodInfo]) -> bool:
         """Whether these are the victims; those that were terminating already are not evicted again."""
         expected = {victim.uid for victim in victims if not victim.terminating}
         possible = self.victims.keys() | self.gone
-        return expected <= possible and (self.shares_node or self.victims.keys() <= expected)
+        return self.victims.keys() - self.doubtful <= expected <= possible
 
     @property
     def text(self) -> str:
@@ -111,10 +112,11 @@ class ObservedDecision:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A verdict, and what was decided here, in words."""
+    """A verdict, and what was decided here, in words; ``node`` is the one chosen or nominated here, "" without one."""
 
     verdict: Verdict
     here: str
+    node: str = ""
 
 
 class DecisionComparer:
@@ -154,7 +156,8 @@ class DecisionComparer:
         self._ties.prefer(observed.node)
         decision = self._pipeline.decide_by_plugins(pod)
         verdict = self._verdict(pod, decision, observed, thoroughly)
-        return Comparison(verdict, _text(decision))
+        node, text = _node_and_text(decision)
+        return Comparison(verdict, text, node)
 
     def side_by_side(self, pod: PodInfo, node: str) -> NodeComparison | None:
         """A node and the best one in the cluster as it is; None if there are no two such nodes."""
@@ -180,6 +183,15 @@ class DecisionComparer:
         names = self.cluster.nodes.names
         better = rows[totals > own[0]] if len(own) else rows
         return frozenset(names[row] for row in better.tolist())
+
+    def fits(self, pod: Pod, node: str) -> bool:
+        """Whether a pod fits on a node. False also for one that cannot be read."""
+        try:
+            info = self.cluster.shapes.info(pod)
+            feasibility = self.profiles[pod.spec.scheduler_name].evaluations.of(info).find_feasible(info)
+        except KubestowError:
+            return False
+        return feasibility.error is None and bool(feasibility.passing[self.cluster.nodes.rows[node]])
 
     # -- verdicts ----------------------------------------------------------------------------------------------------
 
@@ -293,15 +305,16 @@ class _Preferring:
         return int(rows[cluster.nodes.name_rank()[rows].argmin()])
 
 
-def _text(decision: Decision) -> str:
-    """The decision in the words of :attr:`ObservedDecision.text`."""
+def _node_and_text(decision: Decision) -> tuple[str, str]:
+    """The node that is chosen or nominated, and the decision in the words of :attr:`ObservedDecision.text`."""
     if isinstance(decision, Scheduled):
-        return decision.node_name
+        return decision.node_name, decision.node_name
     found = decision.post_filter.nominating_result if isinstance(decision, Unschedulable) else None
     if found is not None and found.nominated_node_name:
         victims = {victim.uid: victim.key for victim in found.victims}
-        return ObservedDecision(nominated=found.nominated_node_name, victims=victims).text
-    return ObservedDecision(message=decision.message).text
+        nominated = found.nominated_node_name
+        return nominated, ObservedDecision(nominated=nominated, victims=victims).text
+    return "", decision.message
 
 
 def document_of(found: NodeComparison) -> dict[str, Any]:

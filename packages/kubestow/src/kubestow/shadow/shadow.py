@@ -29,7 +29,7 @@ from kubestow.scheduling.events.watch_cache import WatchCache
 from kubestow.scheduling.extenders.stages import takes_part
 from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import Comparison, DecisionComparer, ObservedDecision, Verdict
-from kubestow.shadow.history import Change, Moment, StateHistory
+from kubestow.shadow.history import Change, Moment, ObjectID, StateHistory
 from kubestow.shadow.moments import MOST_MOMENTS, Moments
 from kubestow.shadow.preemptions import PREEMPTED_EVENTS, Preemptions, condition_of
 
@@ -47,6 +47,8 @@ _BEHIND = "too much has happened before it could be looked at again"
 _MOST_OPEN, _FEW_OPEN = 2000, 50
 #: Steps towards a moment at which no node is better than the chosen one.
 _STEPS = 6
+#: Moments that are tried before it is supposed that deleted pods were assumed on nodes.
+_LIKELY = 48
 #: In the message of an attempt in which preemption found nothing; without it a nominated pod has preempted again.
 _PREEMPTION = "preemption: "
 #: In the message of a preemption since Behaviour.PREEMPTION_REPORTS_WHAT_IT_FOUND, also where the nomination stays.
@@ -401,6 +403,8 @@ class _Search:
         #: Puts the cache into the state at a moment, while the search goes on.
         self._go_to: Callable[[Moment], None]
         self.first: Comparison | None = None
+        #: The nodes that were chosen here, or nominated.
+        self.nodes_here: set[str] = set()
         self.nodes: NodeComparison | None = None
         self.race: tuple[str, ...] = ()
         self.tried = 0
@@ -425,11 +429,27 @@ class _Search:
     def _all(
         self, changes: Sequence[Change], effects: Sequence[frozenset[int]], most: int
     ) -> Iterator[tuple[Moments, Moment]]:
-        """The moments to try: the most likely ones of each set of effects before many of one of them."""
-        for count, caused in itertools.product(dict.fromkeys((0, most)), effects):
+        """The moments to try: the most likely ones of each set of effects before many of one of them.
+
+        That a pod was assumed which no watch has shown on a node is less likely than what the watches have shown, and
+        is tried after a few of the other moments.
+        """
+        begun = []
+        for caused in effects:
             moments = Moments(self._change, changes, self._history.created, caused, RACE_SECONDS)
-            for moment in self._tried(moments, self.observed, count):
-                yield moments, moment
+            ends: list[Moment] = []
+            nodes = {name for name in (self.observed.node, self.observed.nominated) if name}
+            yield from ((moments, moment) for moment in self._leading(moments, nodes, ends))
+            begun.append((moments, ends, itertools.islice(moments.all(nodes), most)))
+        if not most:
+            return
+        for moments, ends, others in begun:
+            yield from ((moments, moment) for moment in itertools.islice(others, _LIKELY))
+            for moment in dict.fromkeys(ends):
+                if assumed := self._assumed(moments, moment):
+                    yield moments, replace(moment, assumed=assumed)
+        for moments, _, others in begun:
+            yield from ((moments, moment) for moment in others)
 
     def _compare(self, observed: ObservedDecision) -> Comparison | None:
         """Compare in the state that the cache is in; None if the pod is not pending in it."""
@@ -438,6 +458,8 @@ class _Search:
             return None
         self.tried += 1
         found = self._comparer.compare(pod, observed, thoroughly=self.first is None)
+        if found.node:
+            self.nodes_here.add(found.node)
         if self.first is None:
             self.first = found
             if observed.node and not found.verdict.agrees:
@@ -448,28 +470,39 @@ class _Search:
         pod = self._history.cache.known(self._change.old.metadata.uid)
         return None if pod is None or pod.is_assigned else pod
 
-    def _tried(self, moments: Moments, observed: ObservedDecision, most: int) -> Iterator[Moment]:
-        """The moments to try: the plain one and that of the queue's order, those to which they lead, and others.
+    def _leading(self, moments: Moments, nodes: set[str], ends: list[Moment]) -> Iterator[Moment]:
+        """The plain moment and that of the queue's order, and those to which they lead.
 
-        There are at most so many (``most``) of the others.
+        Added to ``nodes`` are those that are chosen here or better than the one that was chosen, and to ``ends`` the
+        last moments, if there are better nodes at them.
         """
-        beginnings = (moments.plain, moments.in_queue_order())
-        yield from beginnings
-        nodes: set[str] = set()
-        for moment in beginnings if observed.node and moments.free else ():
-            for _ in range(_STEPS):
+        node = self.observed.node
+        for moment in (moments.plain, moments.in_queue_order()):
+            yield moment
+            nodes |= self.nodes_here
+            for _ in range(_STEPS if node and moments.free else 0):
                 self._go_to(moment)
                 if (pod := self._pod()) is None:
                     break
-                better = self._comparer.better_nodes(pod, observed.node)
-                nodes |= {*better, observed.node}
-                following = moments.without(moment, better, observed.node)
+                better = self._comparer.better_nodes(pod, node)
+                nodes |= better
+                following = moments.without(moment, better, node)
                 if following == moment:
-                    if len(better) <= len(moments.gone):
-                        yield replace(moment, assumed=tuple(zip(moments.gone, sorted(better), strict=False)))
+                    ends.append(moment)
                     break
                 moment = following
                 yield moment
-        if observed.nominated:
-            nodes.add(observed.nominated)
-        yield from itertools.islice(moments.all(nodes), most)
+
+    def _assumed(self, moments: Moments, moment: Moment) -> tuple[tuple[ObjectID, str], ...]:
+        """Deleted pods and the better nodes on which they may have been assumed; empty if some such node is left."""
+        self._go_to(moment)
+        if (pod := self._pod()) is None:
+            return ()
+        gone, found = list(moments.gone), []
+        for better in sorted(self._comparer.better_nodes(pod, self.observed.node)):
+            fitting = next((each for each in gone if self._comparer.fits(each.old, better)), None)
+            if fitting is None:
+                return ()
+            gone.remove(fitting)
+            found.append((fitting.object_id, better))
+        return tuple(found)
