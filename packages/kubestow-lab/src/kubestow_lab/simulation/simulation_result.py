@@ -21,7 +21,14 @@ from kubestow.reports.model import Block, Paragraph, Table, amount_text, counted
 from kubestow.reports.text import Displayed
 from kubestow.rules.requests import requests_by_spec
 from kubestow_lab.simulation.arrivals import RefusedPods
-from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome, StartedPreemption, UnplacedGroup
+from kubestow_lab.simulation.outcomes import (
+    JobOutcome,
+    Origin,
+    OutcomeState,
+    PodOutcome,
+    StartedPreemption,
+    UnplacedGroup,
+)
 from kubestow_lab.simulation.plugin_failures import PluginFailure
 from kubestow_lab.simulation.timeline import ClusterSample
 
@@ -60,7 +67,8 @@ class SimulationResult(Displayed):
     attempts and preemptions, ``preemptions`` are in order. ``api`` holds the objects of the cluster at the end.
     ``busiest`` is about the sample with most pods, None if the cluster has as many at the end. ``gap`` is that to the
     optimum, if it was searched for. With ``plugin_failures``, it is not the result that the plugins were meant to give.
-    ``refused`` are pods that never arrived, because the API server would not create them.
+    ``refused`` are pods that never arrived, because the API server would not create them. ``jobs`` are those that
+    waited in queues.
     """
 
     outcomes: tuple[PodOutcome, ...]
@@ -75,6 +83,7 @@ class SimulationResult(Displayed):
     gap: Gap | None = None
     plugin_failures: tuple[PluginFailure, ...] = ()
     refused: tuple[RefusedPods, ...] = ()
+    jobs: tuple[JobOutcome, ...] = ()
 
     # -- figures -----------------------------------------------------------------------------------------------------
 
@@ -163,12 +172,16 @@ class SimulationResult(Displayed):
             "nodes": [_node_row(state) for state in self.nodes],
             "timeline": [_sample_row(sample, self.resources) for sample in self.timeline],
         }
+        if self.jobs:
+            document["jobs"] = [_job_row(job) for job in self.jobs]
         return document if self.gap is None else document | {"optimal": self.gap.as_json()}
 
     def blocks(self) -> Iterator[Block]:
         """The summary, the resources, who landed where, who is pending, and the gap to the optimum."""
         yield Paragraph(self._headline())
         yield self._resource_table()
+        if self.jobs:
+            yield from self._jobs()
         if len(self.outcomes) > _FEW_PODS:
             yield _owners(self.outcomes)
         elif self.outcomes:
@@ -191,11 +204,36 @@ class SimulationResult(Displayed):
             f" {last.nodes_used:,} of {nodes} in use after {last.time:,.1f} s of virtual time"
         ]
         if preempted := self.count(OutcomeState.PREEMPTED):
-            ran = states[Origin.CLUSTER].total()
+            ran = states[Origin.CLUSTER][OutcomeState.PREEMPTED]
             lines.append(counted(preempted, "pod") + " preempted" + (f", {ran:,} of which ran before" if ran else ""))
             if replacements := states[Origin.REPLACEMENT].total():
                 lines[-1] += f"; of their replacements, {_fates(states[Origin.REPLACEMENT], replacements)}"
         return "\n".join(lines)
+
+    @property
+    def waiting_pods(self) -> int:
+        """How many pods the jobs would have that wait in queues at the end."""
+        return sum(job.pods for job in self.jobs if job.state == "Waiting")
+
+    def _jobs(self) -> Iterator[Block]:
+        """The jobs that waited in queues, those that wait still first."""
+        states = Counter(job.state for job in self.jobs)
+        yield Paragraph(
+            f"{counted(len(self.jobs), 'job')}: "
+            + ", ".join(f"{states[state]:,} {state.lower()}" for state in ("Completed", "Admitted", "Waiting"))
+        )
+        table = Table("job", "queue", "state", "pods", "waited", "flavors, or why it waits", right=("pods", "waited"))
+        shown = sorted(self.jobs, key=lambda job: job.state != "Waiting")
+        for job in shown[:_MOST_JOBS]:
+            waited = "-" if job.admitted is None else f"{job.admitted - job.arrived:,.1f} s"
+            what = job.message or ", ".join(job.flavors)
+            if job.preemptions:
+                what = "; ".join(filter(None, (what, f"preempted {counted(job.preemptions, 'time')}")))
+            name = f"{job.namespace}/{job.name}"
+            table.add(name, job.queue or "-", job.state, f"{job.pods:,}", waited, what or "-")
+        if len(shown) > _MOST_JOBS:
+            table.add(f"… {len(shown) - _MOST_JOBS:,} more", *([""] * 5))
+        yield table
 
     def states(self, origin: Origin) -> Counter[OutcomeState]:
         """How many pods of an origin are in each state."""
@@ -266,6 +304,11 @@ def _pod_row(outcome: PodOutcome) -> dict[str, Any]:
     return row | {"state": outcome.state.value, "origin": outcome.origin.value} | times
 
 
+def _job_row(job: JobOutcome) -> dict[str, Any]:
+    times = {name: _rounded(getattr(job, name)) for name in ("arrived", "admitted", "ended")}
+    return {**asdict(job), "flavors": list(job.flavors), "state": job.state, **times}
+
+
 def _node_row(state: NodeState) -> dict[str, Any]:
     amounts = {f"requested.{name}": amount for name, amount in state.requested.items()}
     amounts |= {f"allocatable.{name}": amount for name, amount in state.allocatable.items()}
@@ -305,6 +348,7 @@ def _fates(states: Counter[OutcomeState], total: int, refused: int = 0) -> str:
 #: More pods than this are shown by owner, not one by one.
 _FEW_PODS = 30
 _MOST_GROUPS = 12
+_MOST_JOBS = 30
 
 
 def _owners(outcomes: Sequence[PodOutcome]) -> Table:
