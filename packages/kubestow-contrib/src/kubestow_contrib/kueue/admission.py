@@ -6,16 +6,21 @@ and keeps count; that an admitted Workload runs, and a preempted one stops, is u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+
+import msgspec
 
 from kubestow_contrib.kueue.admission_cycle import AdmissionCycle, AdmissionSettings, Entry, Outcome
 from kubestow_contrib.kueue.admission_state import AdmissionState
 from kubestow_contrib.kueue.local_queue_usage import LocalQueueUsage
 from kubestow_contrib.kueue.objects import (
+    ADMITTED,
     DEFAULT_LOCAL_QUEUE,
+    EVICTED,
     FINISHED,
+    QUOTA_RESERVED,
     AdmissionCheck,
     ClusterQueue,
     Cohort,
@@ -135,6 +140,31 @@ class Admission:
                 self.pending[entry.info.cluster_queue].requeue(entry.info, entry.requeue, now)
         return entries
 
+    def settle(self, now: float) -> Iterator[Entry]:
+        """Decide until nothing changes: the entries of Workloads that are admitted, and that preempt others.
+
+        Preempted Workloads lose their quota at once and go back to their queues; what waits for quota is tried again
+        only by :meth:`retry`.
+        """
+        seen: set[object] = set()
+        while entries := self.run_cycle(now):
+            progressed = False
+            for entry in entries:
+                if entry.outcome is Outcome.ADMITTED:
+                    progressed = True
+                    yield entry
+                elif entry.outcome is Outcome.PREEMPTING and entry.targets:
+                    progressed = True
+                    for target in entry.targets:
+                        self.release(target.info, now)
+                    yield entry
+                    for target in entry.targets:
+                        self.put(evicted(target.info), now)
+            tried = frozenset((entry.info.key, str(entry.info.scan and entry.info.scan.tried)) for entry in entries)
+            if not progressed and tried in seen:
+                return
+            seen = set() if progressed else seen | {tried}
+
     def release(self, info: WorkloadInfo, now: float) -> None:
         """Free the quota of a Workload that has ended or was evicted."""
         self._now = max(self._now, now)
@@ -171,14 +201,17 @@ class Admission:
                     info.local_queue_usage = self._usage.usage(info.local_queue, now)
 
 
+def evicted(info: WorkloadInfo) -> WorkloadInfo:
+    """A Workload as it goes back to its queue after it has lost its quota."""
+    status = info.workload.status
+    kept = [one for one in status.conditions if one.type not in (QUOTA_RESERVED, ADMITTED, EVICTED)]
+    status = msgspec.structs.replace(status, conditions=kept, admission=None, admission_checks=[])
+    return WorkloadInfo.of(msgspec.structs.replace(info.workload, status=status))
+
+
 def _totals(info: WorkloadInfo) -> dict[str, int]:
     totals: dict[str, int] = {}
     for pod_set in info.pod_sets:
         for resource, total in pod_set.requests.items():
             totals[resource] = totals.get(resource, 0) + total
     return totals
-
-
-def waiting_workloads(admission: Admission) -> Iterable[WorkloadInfo]:
-    """All Workloads that wait for quota."""
-    return [info for queue in admission.pending.values() for info in queue.waiting()]

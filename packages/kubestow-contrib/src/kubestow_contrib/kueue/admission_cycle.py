@@ -27,7 +27,7 @@ from kubestow_contrib.kueue.quota_tree import (
     lowest_fitting_height,
     root_of,
 )
-from kubestow_contrib.kueue.workload_info import WorkloadInfo
+from kubestow_contrib.kueue.workload_info import WorkloadInfo, with_quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +281,7 @@ class AdmissionCycle:
             requested.count, requested.requests = assigned.count, dict(assigned.requests)
             requested.flavors = {name: flavor.name for name, flavor in assigned.flavors.items()}
         info.scan = None
+        info.workload = with_quota(info, self.now)
         self.state.add(info)
 
 

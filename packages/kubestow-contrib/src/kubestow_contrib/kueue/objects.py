@@ -342,6 +342,7 @@ class WorkloadSpec(APIObject, frozen=True):
     queue_name: str = ""
     priority: int | None = None
     active: bool = True
+    maximum_execution_time_seconds: int | None = None
 
 
 class WorkloadStatus(APIObject, frozen=True):

@@ -9,16 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
 from kubestow.rules.resource_lists import pod_resources
 from kubestow_contrib.kueue.objects import (
+    ADMITTED,
     EVICTED,
-    PREEMPTED,
     QUOTA_RESERVED,
+    Admission,
+    Condition,
     PodSet,
+    PodSetAssignment,
     Workload,
     amount,
 )
@@ -224,6 +227,25 @@ def seconds_of(text: str | None) -> float:
         return -math.inf
 
 
-def was_preempted(workload: Workload) -> bool:
-    """Whether a Workload was preempted and has no quota since."""
-    return workload.is_in(PREEMPTED)
+def with_quota(info: WorkloadInfo, now: float) -> Workload:
+    """The Workload with the admission that its pod sets say, since a time."""
+    assigned = [
+        PodSetAssignment(
+            name=one.name,
+            flavors=dict(one.flavors),
+            resource_usage={
+                name: f"{total}m" if name == "cpu" else str(total)
+                for name, total in one.requests.items()
+                if name in one.flavors
+            },
+            count=one.count,
+        )
+        for one in info.pod_sets
+    ]
+    status = info.workload.status
+    since = datetime.fromtimestamp(now, UTC).isoformat()
+    others = [one for one in status.conditions if one.type not in (QUOTA_RESERVED, ADMITTED, EVICTED)]
+    gained = [Condition(type=kind, status="True", last_transition_time=since) for kind in (QUOTA_RESERVED, ADMITTED)]
+    admission = Admission(cluster_queue=info.cluster_queue, pod_set_assignments=assigned)
+    status = msgspec.structs.replace(status, conditions=[*others, *gained], admission=admission)
+    return msgspec.structs.replace(info.workload, status=status)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +22,9 @@ from kubestow_lab.cli.simulation_inputs import (
 )
 
 if TYPE_CHECKING:
+    from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow.engine.job_queues import JobQueues
+    from kubestow_lab.simulation.arrivals import Arrivals
     from kubestow_lab.simulation.simulation import Simulation
     from kubestow_lab.simulation.simulation_result import SimulationResult
 
@@ -34,6 +38,12 @@ if TYPE_CHECKING:
     "--cost-model", type=click.Choice(["cpu-mem", "octopus", "quincy"]), help="Costs of the optimal placement."
 )
 @click.option("--optimal-limit", type=click.FloatRange(min=0.1), help="Limit of its search, in solver seconds.")
+@click.option("--kueue", is_flag=True, help="Kueue's objects in the cluster decide when its jobs start.")
+@click.option(
+    "--queue-configuration",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Kueue's Configuration, or the ConfigMap with it, for fair sharing.",
+)
 @click.option("--max-pending", type=click.IntRange(min=0), help="Exit with status 1 if more pods stay pending.")
 @click.option(
     "-o",
@@ -52,6 +62,8 @@ def simulate(
     optimal: bool,
     cost_model: str | None,
     optimal_limit: float | None,
+    kueue: bool,
+    queue_configuration: Path | None,
     max_pending: int | None,
     outputs: tuple[tuple[str, str], ...],
 ) -> int:
@@ -68,7 +80,8 @@ def simulate(
         raise click.UsageError("--cost-model and --optimal-limit need --optimal")
     if optimal:
         require_solvers("--optimal")
-    cluster, arrivals = workload.read(scheduler)
+    queued = _queued_jobs(kueue, queue_configuration, workload)
+    cluster, arrivals = workload.read(scheduler, queued=queued)
     setup = scheduler.read(cluster).decoded()
     cluster = workload.with_running_pods(cluster, setup)
     simulated = Simulation(
@@ -78,6 +91,7 @@ def simulate(
         plugins=setup.plugins,
         gates=setup.gates,
         options=simulation.options(),
+        job_queues=_kueue_queues(cluster, arrivals, queue_configuration) if kueue else None,
     )
     with progress_bar("simulating", "pods") as show:
         result = simulated.run(lambda progress: show(progress.pods, progress.total))
@@ -90,7 +104,7 @@ def simulate(
     for form, target in outputs:
         _write(form, target, result, simulated)
     failed = report_plugin_failures(result.plugin_failures)
-    pending, refused = result.count(OutcomeState.PENDING), result.refused_count
+    pending, refused = result.count(OutcomeState.PENDING) + result.waiting_pods, result.refused_count
     if max_pending is not None and pending + refused > max_pending:
         also = f" and {refused:,} refused" if refused else ""
         click.echo(
@@ -99,6 +113,38 @@ def simulate(
         )
         return 1
     return int(failed)
+
+
+def _queued_jobs(kueue: bool, configuration: Path | None, workload: WorkloadInput) -> Callable[[dict[str, Any]], bool]:
+    """Which workloads wait in queues. Raises UsageError."""
+    if not kueue:
+        if configuration is not None:
+            raise click.UsageError("--queue-configuration needs --kueue")
+        return lambda workload: False
+    if not workload.clusters:
+        raise click.UsageError("--kueue needs --cluster with a dump that has Kueue's objects")
+    from kubestow.engine.job_queues import find_job_queue_system
+
+    return find_job_queue_system("kueue").takes
+
+
+def _kueue_queues(
+    cluster: ClusterObjects, arrivals: Arrivals, configuration: Path | None
+) -> Callable[[float], JobQueues]:
+    """Makes Kueue's queues of a cluster and a workload, which are read once now to report mistakes."""
+    from kubestow.engine.job_queues import find_job_queue_system
+    from kubestow.errors import InputError
+
+    system = find_job_queue_system("kueue")
+
+    def queues(now: float) -> JobQueues:
+        found = system.open(cluster, further=arrivals.custom_resources, configuration=configuration, now=now)
+        if found is None:
+            raise InputError("--kueue", "the cluster has no ClusterQueue, expected Kueue's objects in the dump")
+        return found
+
+    queues(0.0)
+    return queues
 
 
 def _write(form: str, target: str, result: SimulationResult, simulation: Simulation) -> None:

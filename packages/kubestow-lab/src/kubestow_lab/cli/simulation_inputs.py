@@ -56,11 +56,13 @@ class WorkloadInput(ClusterConnection):
         if self.trace is None and (self.mapping or self.assumed or self.trace_window):
             raise click.UsageError("--mapping, --assume and --trace-window need --trace")
 
-    def read(self, *schedulers: SchedulerInput) -> tuple[ClusterObjects, Arrivals]:
+    def read(
+        self, *schedulers: SchedulerInput, queued: Callable[[dict[str, Any]], bool] = lambda workload: False
+    ) -> tuple[ClusterObjects, Arrivals]:
         """The cluster and the workload; what was read is printed on standard error.
 
-        Of a live cluster, also the custom resources that plugins of the ``schedulers`` read. Raises UsageError,
-        InputError, APIError and Unreachable.
+        Of a live cluster, also the custom resources that plugins of the ``schedulers`` read. Workloads that are
+        ``queued`` are kept as jobs. Raises UsageError, InputError, APIError and Unreachable.
         """
         from kubestow.engine.input.cluster_objects import ClusterObjects
         from kubestow_lab.simulation.arrivals import Arrivals
@@ -84,7 +86,9 @@ class WorkloadInput(ClusterConnection):
             else:
                 cluster = ClusterObjects.load(*self.clusters, strict=self.strict)
             arrivals = (
-                Arrivals.load(*self.workloads, cluster=cluster, strict=self.strict) if self.workloads else Arrivals()
+                Arrivals.load(*self.workloads, cluster=cluster, strict=self.strict, queued=queued)
+                if self.workloads
+                else Arrivals()
             )
         print_input("cluster", cluster.summary)
         if self.workloads or self.trace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,14 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrivingJob:
+    """A job with its namespace set that arrives at ``time``, in seconds, at queues that decide when it starts."""
+
+    manifest: Object
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedPods:
     """Pods of a workload, such as ``Deployment default/web``, that are invalid or that admission refuses, and why."""
 
@@ -67,7 +75,7 @@ class Arrivals:
 
     ``custom_resources`` are the objects that plugins may read, as those of a cluster. ``refused`` are pods that the API
     server would not create. ``not_expanded`` are workloads of kinds whose controllers are not known here.
-    ``assumptions`` say what was assumed where a trace says nothing.
+    ``assumptions`` say what was assumed where a trace says nothing. ``jobs`` wait in queues before they have pods.
     """
 
     pods: list[Arrival] = field(default_factory=list)
@@ -78,6 +86,7 @@ class Arrivals:
     refused: list[RefusedPods] = field(default_factory=list)
     not_expanded: list[str] = field(default_factory=list)
     assumptions: str = ""
+    jobs: list[ArrivingJob] = field(default_factory=list)
 
     @property
     def remarks(self) -> Iterator[str]:
@@ -94,27 +103,40 @@ class Arrivals:
         return sum(each.count for each in self.refused)
 
     @classmethod
-    def load(cls, *paths: str | Path, cluster: ClusterObjects, strict: bool = False) -> Arrivals:
+    def load(
+        cls,
+        *paths: str | Path,
+        cluster: ClusterObjects,
+        strict: bool = False,
+        queued: Callable[[Object], bool] = lambda workload: False,
+    ) -> Arrivals:
         """Read a workload from manifests: pods, and controllers, whose pods are created as they would create them.
 
         Objects that belong to a controller of the same input are left to it. Pods are new: nodes and statuses are
-        dropped. Nodes, priority classes and pods that the workload refers to are those of ``cluster``. Raises
-        InputError for a file that cannot be read or does not parse, for input without pods, and with ``strict`` for the
-        first problem.
+        dropped. Nodes, priority classes and pods that the workload refers to are those of ``cluster``. Workloads that
+        are ``queued`` are kept as jobs, without pods. Raises InputError for a file that cannot be read or does not
+        parse, for input without pods, and with ``strict`` for the first problem.
         """
         problems = Problems(strict=strict)
         sources = read_objects(paths, problems)
-        return cls.of_sources(sources, problems, cluster=cluster, subject=", ".join(map(str, paths)))
+        subject = ", ".join(map(str, paths))
+        return cls.of_sources(sources, problems, cluster=cluster, subject=subject, queued=queued)
 
     @classmethod
     def of_sources(
-        cls, sources: Iterable[SourceObject], problems: Problems, *, cluster: ClusterObjects, subject: str
+        cls,
+        sources: Iterable[SourceObject],
+        problems: Problems,
+        *,
+        cluster: ClusterObjects,
+        subject: str,
+        queued: Callable[[Object], bool] = lambda workload: False,
     ) -> Arrivals:
         """A workload of encoded objects, with the ``problems`` found while they were read. Raises as :meth:`load`."""
         with gc_tuning.paused():
-            arrivals = _Loader(cluster, problems).load(list(sources))
+            arrivals = _Loader(cluster, problems, queued).load(list(sources))
         arrivals.summary.problems = tuple(problems)
-        if not arrivals.pods and not problems:
+        if not arrivals.pods and not arrivals.jobs and not problems:
             problem = "; ".join(("has no pods, expected pods or workload controllers", *arrivals.remarks))
             raise InputError(subject, problem)
         return arrivals
@@ -144,8 +166,10 @@ class _Counted(msgspec.Struct):
 class _Loader:
     """Expands and admits the objects of one workload."""
 
-    def __init__(self, cluster: ClusterObjects, problems: Problems) -> None:
-        self._cluster, self._problems = cluster, problems
+    def __init__(
+        self, cluster: ClusterObjects, problems: Problems, queued: Callable[[Object], bool] = lambda workload: False
+    ) -> None:
+        self._cluster, self._problems, self._queued = cluster, problems, queued
         self._arrivals = Arrivals()
         self._names = {(pod.metadata.namespace, pod.metadata.name) for pod in cluster.pods}
         self._known = {(type(o), o.metadata.namespace, o.metadata.name) for o in cluster.objects}
@@ -227,7 +251,10 @@ class _Loader:
             self._arrivals.summary.left_out[f"{source.kind} of a controller in the same input"] += 1
             return
         contributed = find_workload_kinds().get(kinds.type_of(source))
-        if contributed is not None:
+        if self._queued(manifest):
+            time = seconds_in(metadata.get("annotations") or {}, ARRIVAL) or 0.0
+            self._arrivals.jobs.append(ArrivingJob(manifest, time))
+        elif contributed is not None:
             self._put_objects(contributed(manifest), source)
         else:
             for expansion in _expansions(manifest, self._nodes):
@@ -255,7 +282,7 @@ class _Loader:
             self._put_manifest(obj, source)
         refused: dict[str, list[str]] = {}
         annotations = manifest["metadata"].get("annotations") or {}
-        time, duration = _seconds(annotations, ARRIVAL), _seconds(annotations, DURATION)
+        time, duration = seconds_in(annotations, ARRIVAL), seconds_in(annotations, DURATION)
         for replica in expansion.replicas:
             named = _named(pod, replica)
             key = (named.metadata.namespace, named.metadata.name)
@@ -414,7 +441,7 @@ def _named(pod: Pod, replica: Replica) -> Pod:
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
-def _seconds(annotations: Mapping[str, str], name: str) -> float | None:
+def seconds_in(annotations: Mapping[str, str], name: str) -> float | None:
     """The duration in an annotation, in seconds. Raises InvalidObject."""
     text = annotations.get(name)
     if text is None:

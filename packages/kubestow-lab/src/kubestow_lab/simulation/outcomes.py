@@ -39,7 +39,7 @@ class Origin(StrEnum):
     WORKLOAD = "Workload"
     #: It was created for a pod that was evicted.
     REPLACEMENT = "Replacement"
-    #: It ran on its node before the simulation, and was evicted.
+    #: It ran on its node before the simulation, and was evicted or has ended.
     CLUSTER = "Cluster"
 
 
@@ -68,6 +68,35 @@ class PodOutcome:
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+
+@dataclass(slots=True)
+class JobOutcome:
+    """What became of a job that waited in a queue.
+
+    Times are in seconds since the start of the simulation, None if it did not happen. ``admitted`` is when it was
+    admitted last, 0 for one that ran from the start. ``flavors`` are the kinds of nodes that it has, ``message`` says
+    what it waits for.
+    """
+
+    namespace: str
+    name: str
+    kind: str
+    queue: str
+    pods: int
+    arrived: float
+    flavors: Sequence[str] = ()
+    admitted: float | None = None
+    ended: float | None = None
+    preemptions: int = 0
+    message: str = ""
+
+    @property
+    def state(self) -> str:
+        """Completed, Admitted or Waiting."""
+        if self.ended is not None:
+            return "Completed"
+        return "Waiting" if self.admitted is None else "Admitted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +155,12 @@ class OutcomeRecorder(Observer):
         self._on_change()
 
     def pod_ended(self, pod: Pod) -> None:
-        """A pod has run for its duration."""
-        outcome = self.outcomes[pod.metadata.uid]
-        if outcome.state is OutcomeState.PENDING:
+        """A pod has run for its duration; it may have been placed before the simulation."""
+        outcome = self.outcomes.get(pod.metadata.uid)
+        if outcome is None:
+            outcome = self.outcomes[pod.metadata.uid] = outcome_of(pod, 0.0, Origin.CLUSTER)
+            outcome.node = pod.spec.node_name
+        elif outcome.state is OutcomeState.PENDING:
             self.counts.pending -= 1
         outcome.state, outcome.ended = OutcomeState.COMPLETED, self._now()
         self._on_change()

@@ -176,6 +176,28 @@ class SimulatedCluster(MemoryAPI):
         known = arrival or Arrival(evicted, 0.0, None, {})
         self.arrive(replace(known, pod=created, time=self._clock.monotonic(), is_replacement=True))
 
+    def withdraw(self, pod: Pod) -> None:
+        """Delete a pod that is not to run any more; nothing replaces it."""
+        current = self._pods.get((pod.metadata.namespace, pod.metadata.name))
+        if current is not None and current.metadata.uid == pod.metadata.uid:
+            self._arrivals.pop(pod.metadata.uid, None)
+            self.remove(current)
+            self._listener.pod_evicted(current)
+            self._release_claims(current)
+
+    def complete(self, pod: Pod) -> None:
+        """End a pod now."""
+        current = self._pods.get((pod.metadata.namespace, pod.metadata.name))
+        if current is not None and current.metadata.uid == pod.metadata.uid:
+            self._arrivals.pop(pod.metadata.uid, None)
+            self._listener.pod_ended(current)
+            if self._watch is None:
+                self.remove(current)
+            else:
+                del self._pods[pod.metadata.namespace, pod.metadata.name]
+                self._watch.pod_deleted(pod.metadata.namespace, pod.metadata.name)
+            self._release_claims(current)
+
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Serve the metrics of nodes; raises APIError for anything else."""
         if (method, path) == ("GET", NODE_METRICS_PATH):
@@ -210,14 +232,7 @@ class SimulatedCluster(MemoryAPI):
             _, _, pod = heapq.heappop(self._ends)
             current = self._pods.get((pod.namespace, pod.name))
             if current is not None and current.metadata.uid == pod.uid:
-                self._arrivals.pop(pod.uid, None)
-                self._listener.pod_ended(current)
-                if self._watch is None:
-                    self.remove(current)
-                else:
-                    del self._pods[pod.namespace, pod.name]
-                    self._watch.pod_deleted(pod.namespace, pod.name)
-                self._release_claims(current)
+                self.complete(current)
         self._await_next_end()
 
     def _release_claims(self, pod: Pod) -> None:

@@ -26,6 +26,7 @@ from kubestow.client.http_json import STAND_IN
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
+from kubestow.engine.job_queues import JobQueues
 from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating, extenders_text
 from kubestow.engine.turns import SchedulerInTurns, Turns, TurnTimer
 from kubestow.errors import InputError, Unreachable
@@ -41,10 +42,11 @@ from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.drivers import needs_event_loop
+from kubestow_lab.simulation.job_controller import JobController
 from kubestow_lab.simulation.node_metrics import Measurements
 from kubestow_lab.simulation.outcomes import OutcomeRecorder, OutcomeState
 from kubestow_lab.simulation.plugin_failures import collect_failures, hold_back_records
-from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
+from kubestow_lab.simulation.simulated_cluster import ArrivalListener, SimulatedCluster
 from kubestow_lab.simulation.simulation_result import Busiest, NodeState, SimulationResult
 from kubestow_lab.simulation.timeline import RequestedAmounts, Timeline, TypicalPods
 
@@ -106,7 +108,8 @@ class Simulation:
     ``configuration`` is a KubeSchedulerConfiguration: a file, plain data, or None for the defaults. ``plugins`` are
     further plugin classes. ``emulated_version`` is the minor version to decide as, such as "1.33"; without it, that of
     the ``gates``. Each call of :meth:`run` starts from the same state. ``recorder`` makes the observer of a
-    run, which may record more than the outcomes. Constructing it raises ConfigurationError for an invalid
+    run, which may record more than the outcomes. ``job_queues`` makes the queues in which the jobs of ``arrivals``
+    wait, as they are at a time in seconds since the epoch. Constructing it raises ConfigurationError for an invalid
     configuration.
     """
 
@@ -118,6 +121,7 @@ class Simulation:
     options: SimulationOptions = field(default_factory=SimulationOptions)
     recorder: Callable[..., OutcomeRecorder] = OutcomeRecorder
     emulated_version: str = ""
+    job_queues: Callable[[float], JobQueues] | None = None
 
     def __post_init__(self) -> None:
         self.gates = emulating(self.gates, self.emulated_version)
@@ -201,10 +205,16 @@ class _Run:
         self._recorder = recorder = simulation.recorder(
             time.time, after_attempt=self._attempted, on_change=self._changed
         )
+        listener: ArrivalListener = recorder
+        self._jobs: JobController | None = None
+        if simulation.job_queues is not None:
+            self._queues = simulation.job_queues(clock.now().timestamp())
+            admission, jobs = simulation.cluster.admission, simulation.arrivals.jobs
+            listener = self._jobs = JobController(self._queues, jobs, admission, clock, time, recorder)
         self._api = api = SimulatedCluster(
             clock,
             time,
-            recorder,
+            listener,
             departures=options.departures,
             replaces=options.replacements,
             measurements=options.measurements,
@@ -285,6 +295,8 @@ class _Run:
         self._timeline.sample(self._time.time())
         for arrival in self._pending:
             self._api.arrive(arrival)
+        if self._jobs is not None:
+            self._jobs.start(self._api)
         while True:
             if self._arriving:
                 time = self._arriving[0].time
@@ -296,11 +308,16 @@ class _Run:
             if not (yield from self._wait_until(self._time.time() + _CHECK_PERIOD)):
                 return True
             if self._is_idle():
-                next_departure = self._api.next_departure()
-                if next_departure is None or not (yield from self._wait_until(next_departure)):
+                next_event = self._next_event()
+                if next_event is None or not (yield from self._wait_until(next_event)):
                     return True
             elif self._time.time() - self._last_change > _MAX_IDLE:
                 return False
+
+    def _next_event(self) -> float | None:
+        """When the next pod leaves, or something happens to a job; None if nothing does."""
+        times = (self._api.next_departure(), None if self._jobs is None else self._jobs.next_event())
+        return min((time for time in times if time is not None), default=None)
 
     def _wait_until(self, time: float) -> Generator[float, None, bool]:
         """Let the scheduler run until a time; False if the simulation ends before that."""
@@ -331,6 +348,8 @@ class _Run:
         for uid, outcome in outcomes.items():
             if outcome.state is OutcomeState.PENDING and not outcome.message:
                 outcome.message = self._why_untried(uid)
+        if self._jobs is not None:
+            self._jobs.describe_waiting()
         return SimulationResult(
             outcomes=tuple(outcomes.values()),
             nodes=self._node_states(self._timeline.amounts(now)),
@@ -350,7 +369,8 @@ class _Run:
             },
             preemptions=tuple(self._recorder.preemptions),
             busiest=self._busiest(),
-            refused=tuple(self._simulation.arrivals.refused),
+            refused=(*self._simulation.arrivals.refused, *(() if self._jobs is None else self._jobs.refused())),
+            jobs=() if self._jobs is None else tuple(self._jobs.outcomes),
             plugin_reports={
                 plugin.name: plugin.report()
                 for profile in self._scheduler.profiles.values()
@@ -400,6 +420,8 @@ class _Run:
         if configuration.extenders:
             yield extenders_text(len(configuration.extenders))
         yield from self._simulation.arrivals.remarks
+        if self._jobs is not None:
+            yield from self._queues.remarks
         measured = self._options.measurements
         for url in self._unasked:
             stand_in = "a file can stand in for a load-watcher (--measurements)"

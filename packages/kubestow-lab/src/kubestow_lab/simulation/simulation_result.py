@@ -22,7 +22,14 @@ from kubestow.reports.model import Block, Paragraph, PluginReport, Table, amount
 from kubestow.reports.text import Displayed
 from kubestow.rules.requests import requests_by_spec
 from kubestow_lab.simulation.arrivals import RefusedPods
-from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome, StartedPreemption, UnplacedGroup
+from kubestow_lab.simulation.outcomes import (
+    JobOutcome,
+    Origin,
+    OutcomeState,
+    PodOutcome,
+    StartedPreemption,
+    UnplacedGroup,
+)
 from kubestow_lab.simulation.plugin_failures import PluginFailure
 from kubestow_lab.simulation.timeline import ClusterSample
 
@@ -62,7 +69,7 @@ class SimulationResult(Displayed):
     ``busiest`` is about the sample with most pods, None if the cluster has as many at the end. ``gap`` is that to the
     optimum, if it was searched for. With ``plugin_failures``, it is not the result that the plugins were meant to give.
     ``refused`` are pods that never arrived, because the API server would not create them. ``plugin_reports`` are by the
-    name of the plugin.
+    name of the plugin. ``jobs`` are those that waited in queues.
     """
 
     outcomes: tuple[PodOutcome, ...]
@@ -78,6 +85,7 @@ class SimulationResult(Displayed):
     plugin_failures: tuple[PluginFailure, ...] = ()
     refused: tuple[RefusedPods, ...] = ()
     plugin_reports: Mapping[str, PluginReport] = field(default_factory=dict)
+    jobs: tuple[JobOutcome, ...] = ()
 
     # -- figures -----------------------------------------------------------------------------------------------------
 
@@ -169,12 +177,16 @@ class SimulationResult(Displayed):
         }
         if self.plugin_reports:
             document["plugins"] = {name: dict(report.data) for name, report in self.plugin_reports.items()}
+        if self.jobs:
+            document["jobs"] = [_job_row(job) for job in self.jobs]
         return document if self.gap is None else document | {"optimal": self.gap.as_json()}
 
     def blocks(self) -> Iterator[Block]:
         """The summary, the resources, who landed where, who is pending, what plugins report, the gap to the optimum."""
         yield Paragraph(self._headline())
         yield self._resource_table()
+        if self.jobs:
+            yield from self._jobs()
         if len(self.outcomes) > _FEW_PODS:
             yield _owners(self.outcomes)
         elif self.outcomes:
@@ -199,11 +211,36 @@ class SimulationResult(Displayed):
             f" {last.nodes_used:,} of {nodes} in use after {last.time:,.1f} s of virtual time"
         ]
         if preempted := self.count(OutcomeState.PREEMPTED):
-            ran = states[Origin.CLUSTER].total()
+            ran = states[Origin.CLUSTER][OutcomeState.PREEMPTED]
             lines.append(counted(preempted, "pod") + " preempted" + (f", {ran:,} of which ran before" if ran else ""))
             if replacements := states[Origin.REPLACEMENT].total():
                 lines[-1] += f"; of their replacements, {_fates(states[Origin.REPLACEMENT], replacements)}"
         return "\n".join(lines)
+
+    @property
+    def waiting_pods(self) -> int:
+        """How many pods the jobs would have that wait in queues at the end."""
+        return sum(job.pods for job in self.jobs if job.state == "Waiting")
+
+    def _jobs(self) -> Iterator[Block]:
+        """The jobs that waited in queues, those that wait still first."""
+        states = Counter(job.state for job in self.jobs)
+        yield Paragraph(
+            f"{counted(len(self.jobs), 'job')}: "
+            + ", ".join(f"{states[state]:,} {state.lower()}" for state in ("Completed", "Admitted", "Waiting"))
+        )
+        table = Table("job", "queue", "state", "pods", "waited", "flavors, or why it waits", right=("pods", "waited"))
+        shown = sorted(self.jobs, key=lambda job: job.state != "Waiting")
+        for job in shown[:_MOST_JOBS]:
+            waited = "-" if job.admitted is None else f"{job.admitted - job.arrived:,.1f} s"
+            what = job.message or ", ".join(job.flavors)
+            if job.preemptions:
+                what = "; ".join(filter(None, (what, f"preempted {counted(job.preemptions, 'time')}")))
+            name = f"{job.namespace}/{job.name}"
+            table.add(name, job.queue or "-", job.state, f"{job.pods:,}", waited, what or "-")
+        if len(shown) > _MOST_JOBS:
+            table.add(f"… {len(shown) - _MOST_JOBS:,} more", *([""] * 5))
+        yield table
 
     def states(self, origin: Origin) -> Counter[OutcomeState]:
         """How many pods of an origin are in each state."""
@@ -285,6 +322,11 @@ def _pod_row(outcome: PodOutcome) -> dict[str, Any]:
     }
 
 
+def _job_row(job: JobOutcome) -> dict[str, Any]:
+    times = {name: _rounded(getattr(job, name)) for name in ("arrived", "admitted", "ended")}
+    return {**asdict(job), "flavors": list(job.flavors), "state": job.state, **times}
+
+
 def _node_row(state: NodeState) -> dict[str, Any]:
     amounts = {f"requested.{name}": amount for name, amount in state.requested.items()}
     amounts |= {f"allocatable.{name}": amount for name, amount in state.allocatable.items()}
@@ -324,6 +366,7 @@ def _fates(states: Counter[OutcomeState], total: int, refused: int = 0) -> str:
 #: More pods than this are shown by owner, not one by one.
 _FEW_PODS = 30
 _MOST_GROUPS = 12
+_MOST_JOBS = 30
 
 
 def _owners(outcomes: Sequence[PodOutcome]) -> Table:

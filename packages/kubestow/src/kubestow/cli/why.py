@@ -160,6 +160,12 @@ class PodSelection:
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help="The pending pods that it selects, as app=web.")
 @cluster_options
 @scheduler_options
+@click.option(
+    "--queue-configuration",
+    default="",
+    metavar="FILE",
+    help="Configuration of the controller of job queues, such as Kueue's, for a job that waits in one.",
+)
 @output_option(*OUTPUTS)
 def why(
     name: str,
@@ -168,6 +174,7 @@ def why(
     selector: str,
     source: ClusterInput,
     scheduler: SchedulerInput,
+    queue_configuration: str,
     output: str,
 ) -> int:
     """Say in a few lines why POD (namespace/name or pod/name) is pending, or on its node.
@@ -177,8 +184,8 @@ def why(
 
     Without POD, and with -A or -l: all pending pods by cause, with the changes that would help, the one that helps most
     pods first. POD can also be a controller such as job/NAME, deployment/NAME or rayjob.ray.io/NAME: its pending pods
-    by cause, and its own state. So can a job of another project (jobset, lws, rayjob, trainjob/NAME), podgroup/NAME,
-    and workload/NAME, which stands for the job that Kueue admits.
+    by cause, its own state, and what it waits for in a queue of Kueue. So can a job of another project (jobset, lws,
+    rayjob, trainjob/NAME), podgroup/NAME, and workload/NAME, which stands for the job that Kueue admits.
     """
     if name and (selector or all_namespaces):
         raise click.UsageError("a name excludes --selector and --all-namespaces")
@@ -188,7 +195,8 @@ def why(
     if name and workload is None:
         return _why_pod(PodName(name, namespace).within(source), source, scheduler, output)
     within = "" if all_namespaces else namespace or source.default_namespace()
-    return _why_pods(PodSelection(workload, within, selector), source, scheduler, output)
+    selection = PodSelection(workload, within, selector)
+    return _why_pods(selection, source, scheduler, output, queue_configuration)
 
 
 # -- one pod -----------------------------------------------------------------------------------------------------------
@@ -258,7 +266,9 @@ def _report_text(report: dict[str, Any]) -> str:
 # -- pods by cause -----------------------------------------------------------------------------------------------------
 
 
-def _why_pods(selection: PodSelection, source: ClusterInput, scheduler: SchedulerInput, output: str) -> int:
+def _why_pods(
+    selection: PodSelection, source: ClusterInput, scheduler: SchedulerInput, output: str, queue_configuration: str
+) -> int:
     from kubestow.engine.explanation.pending import pending_by_cause
     from kubestow.reports.model import Paragraph, counted
     from kubestow.reports.text import View
@@ -274,22 +284,39 @@ def _why_pods(selection: PodSelection, source: ClusterInput, scheduler: Schedule
         print_result(with_versions(found.document, options.gates.minor, cluster.server_version), found, output)
         return 0
     workload, namespace = selection.workload, selection.namespace
-    if not pods and state is None:
+    queued = _why_queued(workload, namespace, cluster, queue_configuration)
+    if not pods and state is None and not queued:
         raise InputError(f"{workload} in namespace {namespace}", "has no pod, finished pods aside")
     headline = f"{workload} in namespace {namespace}: {counted(len(pods), 'pod')}, {found.count:,} of them pending"
     described = [Paragraph(headline)]
     if state is not None:
         described.append(Paragraph(workload_state(workload.kind, state)))
+    described += [Paragraph(line) for line in queued]
 
     def document() -> dict[str, Any]:
         about: dict[str, Any] = {"kind": workload.kind, "namespace": namespace, "name": workload.name}
         if state is not None:
             about["status"] = state.get("status") or {}
+        if queued:
+            about["queue"] = queued
         return found.document() | {"workload": about | {"pods": len(pods)}}
 
     blocks = [*described, *((Paragraph(""), *found.blocks()) if found.causes else ())]
     print_result(with_versions(document, options.gates.minor, cluster.server_version), View(blocks), output)
     return 0
+
+
+def _why_queued(workload: Workload, namespace: str, cluster: ClusterObjects, configuration: str) -> list[str]:
+    """What job queues in the cluster say about a workload, in lines; none if none of them has it. Raises InputError."""
+    from kubestow.engine.job_queues import Owner, job_queue_systems
+    from kubestow.engine.virtual_time import EPOCH
+
+    now = cluster.time(EPOCH).timestamp()
+    for system in job_queue_systems().values():
+        queues = system.open(cluster, configuration=configuration or None, now=now)
+        if queues is not None and (lines := queues.why(Owner(workload.kind, namespace, workload.name))):
+            return list(lines)
+    return []
 
 
 def read_selected(

@@ -1,0 +1,380 @@
+"""Kueue's queues for offline commands: read from a dump, fed with jobs by simulations, asked why a job waits.
+
+Admission checks of Workloads in the dump are as the dump says; those of new jobs are assumed to be ready at once. A
+running Workload ends when its annotation ``kubestow.dev/duration`` or its ``maximumExecutionTimeSeconds`` says so,
+counted from its admission.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from kubestow.api.core import Namespace
+from kubestow.api.custom import CustomObject
+from kubestow.api.formats.duration import Duration
+from kubestow.api.meta import APIObject, convert, decode
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.documents import SourceObject
+from kubestow.engine.input.kinds import with_identity
+from kubestow.engine.job_queues import JobStart, JobState, JobStop, Owner, RunningJob
+from kubestow.errors import InputError, InvalidObject
+from kubestow.reports.model import counted
+from kubestow_contrib.kueue.admission import Admission, KueueObjects
+from kubestow_contrib.kueue.admission_cycle import AdmissionSettings, Entry, Outcome
+from kubestow_contrib.kueue.explanation import assignment_now, reasons_text, why_waiting
+from kubestow_contrib.kueue.fair_sharing import STRATEGIES
+from kubestow_contrib.kueue.flavor_assignment import Mode
+from kubestow_contrib.kueue.jobs import owner_of, pods_of, queue_of, workload_of
+from kubestow_contrib.kueue.objects import (
+    ADMITTED,
+    FINISHED,
+    GROUP,
+    VERSIONS,
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    ResourceFlavor,
+    Workload,
+    WorkloadPriorityClass,
+)
+from kubestow_contrib.kueue.workload_info import WorkloadInfo, seconds_of
+
+T = TypeVar("T", bound=CustomObject)
+
+_KINDS: tuple[type[CustomObject], ...] = (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    ResourceFlavor,
+    Workload,
+    WorkloadPriorityClass,
+)
+_API_VERSIONS = tuple(f"{GROUP}/{version}" for version in VERSIONS)
+_DURATION = "kubestow.dev/duration"
+#: Between the moment that quota becomes free and a further attempt of what waits for it, in seconds, as in Kueue.
+_RETRY_PERIOD = 1.0
+
+
+class _FairSharing(APIObject, frozen=True):
+    preemption_strategies: list[str] = []
+    enable: bool = True
+
+
+class _AdmissionFairSharing(APIObject, frozen=True):
+    usage_half_life_time: str = "0s"
+    usage_sampling_interval: str = "5m"
+    resource_weights: dict[str, float] = {}
+
+
+class KueueConfiguration(APIObject, frozen=True):
+    """Kueue's Configuration (``config.kueue.x-k8s.io``), as far as admission depends on it."""
+
+    fair_sharing: _FairSharing | None = None
+    admission_fair_sharing: _AdmissionFairSharing | None = None
+
+    def settings(self) -> AdmissionSettings:
+        """What it says. Raises InvalidObject."""
+        fair, by_usage = self.fair_sharing, self.admission_fair_sharing
+        strategies = None
+        if fair is not None and fair.enable:
+            strategies = tuple(fair.preemption_strategies)
+            for index, name in enumerate(strategies):
+                if name not in STRATEGIES:
+                    known = " or ".join(STRATEGIES)
+                    path = f"fairSharing.preemptionStrategies[{index}]"
+                    raise InvalidObject(f"expected {known}, got {name!r}", path=path)
+        if by_usage is None:
+            return AdmissionSettings(strategies)
+        times = []
+        for field, text in (
+            ("usageHalfLifeTime", by_usage.usage_half_life_time),
+            ("usageSamplingInterval", by_usage.usage_sampling_interval),
+        ):
+            try:
+                times.append(Duration.parse(text).seconds)
+            except ValueError as error:
+                raise InvalidObject(str(error), path=f"admissionFairSharing.{field}") from None
+        return AdmissionSettings(
+            strategies,
+            usage_fair_sharing=True,
+            half_life=times[0],
+            sampling_interval=times[1],
+            resource_weights=by_usage.resource_weights,
+        )
+
+
+def read_settings(path: str | Path) -> AdmissionSettings:
+    """Kueue's configuration in a file: a Configuration, or the ConfigMap that contains one. Raises InputError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        document: Any = yaml.safe_load(text)
+        if isinstance(document, dict) and document.get("kind") == "ConfigMap":
+            document = yaml.safe_load((document.get("data") or {}).get("controller_manager_config.yaml") or "{}")
+        return convert(KueueConfiguration, document or {}).settings()
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(str(path), f"is not UTF-8: {error.reason}") from None
+    except yaml.YAMLError as error:
+        raise InputError(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
+    except InvalidObject as error:
+        raise InputError(str(path), str(error)) from None
+
+
+class Kueue:
+    """Reads Kueue's queues of a cluster."""
+
+    def takes(self, job: dict[str, Any]) -> bool:
+        """Whether it is a Job with the label of a queue."""
+        return bool(queue_of(job))
+
+    def open(
+        self,
+        cluster: ClusterObjects,
+        *,
+        further: Sequence[SourceObject] = (),
+        configuration: str | Path | None = None,
+        now: float,
+    ) -> KueueQueues | None:
+        """The queues of a cluster; None if it has no ClusterQueue. Raises InputError."""
+        found = _read((*cluster.custom_resources, *further))
+        if not found[ClusterQueue]:
+            return None
+        settings = AdmissionSettings() if configuration is None else read_settings(configuration)
+        return KueueQueues(cluster, found, settings, now)
+
+
+KUEUE = Kueue()
+
+
+def _read(sources: Iterable[SourceObject]) -> dict[type[CustomObject], dict[tuple[str, str], Any]]:
+    """Kueue's objects by kind, namespace and name. Raises InputError for one that cannot be decoded."""
+    kinds = {kind.__name__: kind for kind in _KINDS}
+    found: dict[type[CustomObject], dict[tuple[str, str], Any]] = {kind: {} for kind in _KINDS}
+    for source in sources:
+        kind = kinds.get(source.kind)
+        if kind is None or source.api_version not in _API_VERSIONS:
+            continue
+        try:
+            obj = decode(kind, source.raw)
+        except InvalidObject as error:
+            raise InputError(source.subject, f"invalid {source.kind}: {error}", place=source.place) from None
+        namespace = (obj.metadata.namespace or "default") if kind.is_namespaced else ""
+        obj = with_identity(obj, source.kind, namespace)
+        found[kind].setdefault((namespace, obj.metadata.name), obj)
+    return found
+
+
+class KueueQueues:
+    """The queues of one cluster, as simulations and explanations use them."""
+
+    def __init__(
+        self,
+        cluster: ClusterObjects,
+        found: Mapping[type[CustomObject], Mapping[tuple[str, str], Any]],
+        settings: AdmissionSettings,
+        now: float,
+    ) -> None:
+        self._cluster, self._settings, self._now = cluster, settings, now
+        self._objects = KueueObjects(
+            cluster_queues=list(found[ClusterQueue].values()),
+            cohorts=list(found[Cohort].values()),
+            flavors=list(found[ResourceFlavor].values()),
+            local_queues=list(found[LocalQueue].values()),
+            workloads=[one for one in found[Workload].values() if not one.is_in(FINISHED)],
+            checks=list(found[AdmissionCheck].values()) or None,
+            priority_classes=list(found[WorkloadPriorityClass].values()),
+        )
+        self._namespaces = {
+            obj.metadata.name: obj.metadata.labels for obj in cluster.objects if isinstance(obj, Namespace)
+        }
+        for local in (*self._objects.local_queues, *self._objects.workloads):
+            self._know_namespace(local.metadata.namespace)
+        self._classes = {one.metadata.name: one for one in self._objects.priority_classes}
+        self._admission = self._admission_without(frozenset())
+        #: All Workloads that have not ended, by key, and the Jobs that they were made of.
+        self._infos: dict[str, WorkloadInfo] = {}
+        self._jobs: dict[str, dict[str, Any]] = {}
+        for queue in self._admission.state.cluster_queues.values():
+            self._infos |= queue.workloads
+        for pending in self._admission.pending.values():
+            self._infos |= {info.key: info for info in pending.waiting()}
+        self._messages: dict[str, str] = {}
+        self._retries: list[tuple[float, WorkloadInfo]] = []
+        self._new_checks = 0
+
+    def _know_namespace(self, name: str) -> None:
+        self._namespaces.setdefault(name, {"kubernetes.io/metadata.name": name})
+
+    def _admission_without(self, keys: frozenset[str]) -> Admission:
+        """The queues as they were read, without the Workloads of some keys."""
+        objects = self._objects
+        kept = [one for one in objects.workloads if f"{one.metadata.namespace}/{one.metadata.name}" not in keys]
+        without = KueueObjects(
+            objects.cluster_queues, objects.cohorts, objects.flavors, objects.local_queues, kept, objects.checks
+        )
+        try:
+            return Admission(without, self._namespaces, self._settings, self._now)
+        except InvalidObject as error:
+            raise InputError("Kueue", str(error)) from None
+
+    def _settled_without(self, keys: frozenset[str]) -> Admission:
+        admission = self._admission_without(keys)
+        for _ in admission.settle(self._now):
+            pass
+        return admission
+
+    # -- JobQueues -----------------------------------------------------------------------------------------------------
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What was assumed."""
+        if not self._new_checks:
+            return ()
+        return (f"{counted(self._new_checks, 'job')} had admission checks, which were assumed to be ready at once",)
+
+    def submit(self, job: dict[str, Any], now: float) -> str:
+        """Add a Job. Raises InvalidObject."""
+        workload = workload_of(job, self._cluster.admission, self._classes, now)
+        self._know_namespace(workload.metadata.namespace)
+        info = WorkloadInfo.of(workload)
+        self._infos[info.key], self._jobs[info.key] = info, job
+        self._admission.put(info, now)
+        return info.key
+
+    def decide(self, now: float) -> list[JobStart | JobStop]:
+        """Admit and preempt until nothing changes."""
+        due = [info for time, info in self._retries if time <= now]
+        self._retries = [(time, info) for time, info in self._retries if time > now]
+        for info in due:
+            self._admission.retry(info, now)
+        changes: list[JobStart | JobStop] = []
+        for entry in self._admission.settle(now):
+            changes += self._changes(entry, now)
+        return changes
+
+    def _changes(self, entry: Entry, now: float) -> Iterator[JobStart | JobStop]:
+        if entry.outcome is Outcome.ADMITTED:
+            info = entry.info
+            self._infos[info.key] = info
+            queue = self._admission.state.cluster_queues[info.cluster_queue]
+            self._new_checks += bool(queue.checks)
+            pods = tuple(pods_of(info, self._jobs.get(info.key), self._admission.state.flavors))
+            yield JobStart(info.key, info.cluster_queue, pods, _flavors_of(info))
+            return
+        for target in entry.targets:
+            self._retries.append((now + _RETRY_PERIOD, target.info))
+            yield JobStop(target.info.key)
+
+    def end(self, job: str, now: float) -> None:
+        """Free the quota of a job that has ended."""
+        info = self._infos.pop(job)
+        self._jobs.pop(job, None)
+        self._admission.release(info, now)
+        self._retries.append((now + _RETRY_PERIOD, info))
+
+    def next_decision(self) -> float | None:
+        """When what waits is tried again after quota became free."""
+        return min((time for time, _ in self._retries), default=None)
+
+    def running(self) -> list[RunningJob]:
+        """The Workloads that are admitted in the dump."""
+        found = []
+        for workload in self._objects.workloads:
+            if workload.is_in(ADMITTED):
+                key = f"{workload.metadata.namespace}/{workload.metadata.name}"
+                found.append(RunningJob(key, owner_of(workload), _end_of(workload)))
+        return found
+
+    def states(self) -> list[JobState]:
+        """All jobs: those with quota, then those that wait, in the order of their queues."""
+        found = []
+        for name, queue in self._admission.state.cluster_queues.items():
+            for info in queue.workloads.values():
+                waits_for = [one.name for one in info.workload.status.admission_checks if one.state != "Ready"]
+                message = f"waits for admission check {', '.join(waits_for)}" if waits_for else ""
+                found.append(self._state(info, name, not waits_for, _flavors_of(info), message))
+        for name, pending in self._admission.pending.items():
+            found += [self._state(info, name, False, (), self._why_now(info)) for info in pending.waiting()]
+        for key, problem in self._admission.problems.items():
+            if key in self._infos:
+                found.append(self._state(self._infos[key], "", False, (), problem))
+        return found
+
+    def _state(
+        self, info: WorkloadInfo, queue: str, is_admitted: bool, flavors: Sequence[str], message: str
+    ) -> JobState:
+        pods = sum(one.count for one in info.pod_sets)
+        return JobState(info.key, owner_of(info.workload), queue, pods, is_admitted, flavors, message)
+
+    def _why_now(self, info: WorkloadInfo) -> str:
+        queue = self._admission.state.cluster_queues[info.cluster_queue]
+        if queue.problem:
+            return f"ClusterQueue {queue.name}: {queue.problem}"
+        labels = self._namespaces.get(info.workload.metadata.namespace, {})
+        if queue.namespaces is None or not queue.namespaces.matches(labels):
+            return f"ClusterQueue {queue.name} does not select namespace {info.workload.metadata.namespace}"
+        assignment = assignment_now(self._admission, info)
+        return "others are before it" if assignment.mode is Mode.FIT else reasons_text(assignment.reasons, queue)
+
+    def why(self, owner: Owner) -> list[str]:
+        """Why the Workload of a job waits or since when it runs; none if it has no Workload."""
+        workload = next((one for one in self._objects.workloads if _is_of(one, owner)), None)
+        if workload is None:
+            return []
+        name = workload.metadata.name
+        info = WorkloadInfo.of(workload)
+        if info.has_quota:
+            flavors = _flavors_of(info)
+            line = f"Workload {name} has quota in ClusterQueue {info.cluster_queue}, flavor {', '.join(flavors) or '-'}"
+            checks = [one for one in workload.status.admission_checks if one.state != "Ready"]
+            waiting = [
+                f"it waits for admission check {one.name} ({one.state}) {one.message}".rstrip() for one in checks
+            ]
+            return [line, *waiting]
+        lines = [f"Workload {name} in LocalQueue {workload.spec.queue_name}:"]
+        admission = self._settled_without(frozenset())
+        if problem := admission.problems.get(info.key):
+            return [*lines, f"not admitted: {problem}"]
+        info.cluster_queue = admission.cluster_queue_of(workload)
+        if info.key in admission.state.cluster_queues[info.cluster_queue].workloads:
+            return [*lines, "it is admitted in the next cycle"]
+        ends = {one.job: one.ends for one in self.running() if one.ends is not None}
+        return [*lines, *why_waiting(admission, info, self._settled_without, ends)]
+
+
+def _is_of(workload: Workload, owner: Owner) -> bool:
+    """Whether a Workload is that of a job, or is meant itself."""
+    own = Owner("Workload", workload.metadata.namespace, workload.metadata.name)
+    return any(
+        owner[1:] == one[1:] and owner.kind.lower() in (one.kind.lower(), f"{one.kind.lower()}s")
+        for one in (owner_of(workload), own)
+    )
+
+
+def _flavors_of(info: WorkloadInfo) -> list[str]:
+    return sorted({flavor for one in info.pod_sets for flavor in one.flavors.values()})
+
+
+def _end_of(workload: Workload) -> float | None:
+    """When an admitted Workload ends, in seconds since the epoch; None if nothing says so."""
+    admitted = workload.condition(ADMITTED)
+    start = seconds_of(admitted.last_transition_time) if admitted is not None else -math.inf
+    if math.isinf(start):
+        return None
+    texts = [workload.metadata.annotations.get(_DURATION)]
+    texts += [one.template.metadata.annotations.get(_DURATION) for one in workload.spec.pod_sets]
+    for text in filter(None, texts):
+        try:
+            return start + Duration.parse(text).seconds
+        except ValueError:
+            continue
+    limit = workload.spec.maximum_execution_time_seconds
+    return None if limit is None else start + limit
