@@ -11,18 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_tests.plugins.dynamic_resources.allocator.test_shared_devices import CANNOT, counters
-from core_tests.plugins.dynamic_resources.devices import (
-    DeviceHarness,
-    allocation,
-    claim,
-    device,
-    exactly,
-    pod_with,
-    single_node,
-    slice_of,
-)
+from core_tests.plugins.dynamic_resources.devices import DeviceHarness, single_node
 from kubestow.api.resource import ResourceClaim
 from kubestow.rules.minors import Minor
+from kubestow.testing.devices import allocation, claim, device, exactly, pod_with, slice_of
 
 #: The groups of a partition by counter set.
 Groups = Mapping[str, Sequence[str]]
