@@ -360,6 +360,17 @@ def _names_in_order(cluster: Cluster) -> list[str]:
     return [pods.info(slot).name for slot in slots.tolist()]
 
 
+def test_pods_on_unknown_nodes_are_in_the_same_order_after_a_simulation() -> None:
+    cluster = Subject().cluster
+    for name in ("p0", "p1", "p2"):
+        cluster.put_pod(info_of(cluster, name, "late"))
+    with cluster.simulate() as simulation:
+        simulation.remove_pod(uid("p0"))
+    cluster.add_node(node("late"))
+    slots, _ = cluster.nodes.pod_table.slots_on([cluster.nodes.rows["late"]])
+    assert [cluster.nodes.pod_table.info(slot).name for slot in slots.tolist()] == ["p0", "p1", "p2"]
+
+
 def test_simulations_that_overlap_are_an_error_and_undone() -> None:
     cluster = Subject().cluster
     one, other = cluster.simulate(), cluster.simulate()
