@@ -386,6 +386,13 @@ def test_simulations_that_overlap_are_an_error_and_undone() -> None:
     assert cluster.pod_count == 0
 
 
+def test_host_ports_of_a_pod_that_is_not_placed_are_not_taken() -> None:
+    cluster = Subject().cluster
+    with cluster.simulate() as simulation:
+        simulation.take_host_ports(uid("p0"))
+    assert not any(cluster.nodes.taken_ports(row) for row in range(len(cluster.nodes)))
+
+
 def test_a_simulation_that_has_ended_changes_nothing() -> None:
     cluster = Subject().cluster
     cluster.put_pod(info_of(cluster, "p0", "n0"))
