@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,9 +51,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--seconds", type=float, default=20, help="of tests that a mutant is tried with")
     options = parser.parse_args(arguments)
-    measure(sorted(_CORE.rglob("*.py")), TESTS)
-    everything = [mutant for package in options.packages.split(",") for mutant in mutants_of(package)]
-    counts = _run(sampled(everything, options.sample, options.seed), budget=options.seconds)
+    try:
+        everything = [mutant for package in options.packages.split(",") for mutant in mutants_of(package)]
+        measure(sorted(_CORE.rglob("*.py")), TESTS)
+        counts = _run(sampled(everything, options.sample, options.seed), budget=options.seconds)
+    except (ValueError, RuntimeError, subprocess.CalledProcessError) as error:
+        parser.error(str(error))
     _say("\n".join(table(counts)))
     return 0 if all(reached(counts, group) for group in GOALS) else 1
 

@@ -63,30 +63,28 @@ class CoveringTests:
         return {line: [_test(context) for context in found if context] for line, found in contexts.items()}
 
 
-def measure(sources: Iterable[Path], tests: Sequence[str]) -> None:
-    """Measure what is not known yet, or no longer true. Raises CalledProcessError if pytest cannot run the tests."""
+def measure(sources: Sequence[Path], tests: Sequence[str]) -> None:
+    """Measure what is not known yet, or no longer true. Raises CalledProcessError if pytest cannot run the tests.
+
+    ``tests`` are folders; what an interrupted run has measured of earlier ones is kept.
+    """
     FOLDER.mkdir(parents=True, exist_ok=True)
-    digests = {str(file): _digest(file) for file in [*_test_files(tests), *sources]}
-    former = json.loads(_DIGESTS.read_text()) if _DIGESTS.exists() else {}
-    changed = [Path(file) for file, digest in digests.items() if former.get(file) != digest]
+    digests: dict[str, str] = json.loads(_DIGESTS.read_text()) if _DIGESTS.exists() else {}
+    for folder in tests:
+        files = sorted(Path(folder).rglob("test_*.py"))
+        _run([str(file) for file in files if digests.get(str(file)) != _digest(file)])
+        _keep(digests, files)
+    changed = [file for file in sources if str(file) in digests and digests[str(file)] != _digest(file)]
     if changed:
-        _run(_affected(changed) if former else tests)
-    _DIGESTS.write_text(json.dumps({**former, **digests}))
+        covering = CoveringTests()
+        affected = {test.partition("::")[0] for file in changed for test in covering.of_file(file)}
+        _run(sorted(file for file in affected if Path(file).exists()))
+    _keep(digests, sources)
 
 
-def _affected(changed: Iterable[Path]) -> list[str]:
-    """What to run again: changed files of tests, and the tests that run changed sources."""
-    covering = CoveringTests()
-    files, single = set[str](), set[str]()
-    for file in changed:
-        if file.name.startswith("test_"):
-            files.add(str(file))
-        else:
-            single |= covering.of_file(file)
-    return [
-        *sorted(files),
-        *sorted(test for test in single if (name := test.partition("::")[0]) not in files and Path(name).exists()),
-    ]
+def _keep(digests: dict[str, str], files: Iterable[Path]) -> None:
+    digests |= {str(file): _digest(file) for file in files}
+    _DIGESTS.write_text(json.dumps(digests))
 
 
 def _run(tests: Sequence[str]) -> None:
@@ -99,12 +97,6 @@ def _run(tests: Sequence[str]) -> None:
     finished = subprocess.run([*command, f"@{chosen}"], env={**os.environ, "PYTHONHASHSEED": "0"})
     if finished.returncode not in (0, 1):  # tests that fail kill no mutants, and are left out
         raise subprocess.CalledProcessError(finished.returncode, command)
-
-
-def _test_files(tests: Sequence[str]) -> list[Path]:
-    return sorted(
-        file for test in tests for file in ([Path(test)] if test.endswith(".py") else Path(test).rglob("test_*.py"))
-    )
 
 
 def _digest(file: Path) -> str:

@@ -54,6 +54,20 @@ def test_a_pod_is_assumed_until_it_is_confirmed() -> None:
     assert not cluster.is_assumed(info.uid)
 
 
+def test_nominations_are_counted_by_node() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    infos = [cluster.shapes.info(pod(name)) for name in "ab"]
+    for info in infos:
+        cluster.nominate(info, "n")
+    assert cluster.nodes.nominated_count.values.tolist() == [2]
+    cluster.drop_nomination(infos[0].uid)
+    assert cluster.nodes.nominated_count.values.tolist() == [1]
+    assert (cluster.nominated_pods("n"), cluster.nomination(infos[1].uid)) == ([infos[1]], "n")
+    cluster.assume(infos[1], "n")  # which ends the nomination
+    assert (cluster.nodes.nominated_count.values.tolist(), cluster.has_nominations) == ([0], False)
+
+
 def test_a_pod_is_assumed_only_once() -> None:
     cluster = Cluster()
     info = cluster.shapes.info(pod("a"))

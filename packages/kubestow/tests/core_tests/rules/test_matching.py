@@ -128,6 +128,7 @@ def test_values_that_are_no_64_bit_integers_compare_with_nothing(value: str) -> 
         ({"key": "k", "value": "v"}, True),
         ({"key": "k", "operator": "Equal", "value": "w"}, False),
         ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
         ({"key": "k", "operator": "Gt", "value": "1"}, False),
     ],
 )

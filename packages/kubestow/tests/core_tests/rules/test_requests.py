@@ -151,6 +151,8 @@ def test_quantities_that_do_not_parse_can_be_left_out() -> None:
         assert (one.resources, one.allocated_resources) == (ResourceRequirements(requests=only), only)
     assert (valid.status.resources, valid.status.allocated_resources) == (ResourceRequirements(requests=only), only)
     assert placed_requests(valid)[0] == {"memory": 2 * MIB}
+    plain = pod(cpu="1")
+    assert without_invalid_quantities(plain) == plain
 
 
 def test_a_node_offers_pods_and_what_is_counted() -> None:
@@ -286,7 +288,7 @@ def test_an_init_container_counts_for_what_is_allocated_to_it_since_1_37(number:
     ("number", "expected"), [(BY_TOTALS - 1, {"cpu": 2000}), (BY_TOTALS, {"cpu": 2000, "memory": 5})]
 )
 def test_pod_level_requests_in_effect_count_for_all_resources_since_1_37(number: int, expected: dict[str, int]) -> None:
-    status = {"resources": {"requests": {"cpu": "2", "memory": "5"}}}
+    status = {"resources": {"requests": {"cpu": "2", "memory": "5", "example.com/gpu": "1"}}}
     running = pod(spec={"resources": {"requests": {"cpu": "1"}}}, status=status)
     assert placed_requests(running, former(number))[0] == expected
 

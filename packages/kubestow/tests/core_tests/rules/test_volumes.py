@@ -85,6 +85,10 @@ def test_the_other_volumes_of_its_class_stay_when_one_is_removed() -> None:
     assert not index._groups
 
 
+def test_a_volume_of_unknown_size_satisfies_no_claim_that_requests_one() -> None:
+    assert match(claim(size="1"), volume(spec={"capacity": {}})) is None
+
+
 def test_a_claim_that_requests_no_size_gets_any_volume() -> None:
     assert match(claim(spec={"resources": {}}), volume(size="0")) == volume(size="0")
 

@@ -54,3 +54,10 @@ def test_copies_keep_what_differs_in_their_metadata() -> None:
     assert second.shape is first.shape
     assert [owner.uid for owner in second.metadata.owner_references] == ["uid-of-the-next-web"]
     assert second.metadata.annotations == {}
+
+
+def test_finalizers_of_copies_are_their_own() -> None:
+    shapes = Shapes()
+    infos = [shapes.info(pod(f"p{number}", metadata={"finalizers": [f"f{number}"]})) for number in range(2)]
+    assert infos[0].shape is infos[1].shape
+    assert [info.metadata.finalizers for info in infos] == [["f0"], ["f1"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kubestow.cluster.pods.shapes import PodInfo, Shapes
+from kubestow.cluster.pods.shapes import PodInfo, Shape, Shapes
 from kubestow.cluster.pods.table import NOT_STARTED, PodChanges, PodTable
 from kubestow.testing import pod
 
@@ -43,8 +43,16 @@ def test_changes_without_some_pods_are_those_of_the_others() -> None:
     changes = PodChanges.of([[info("a"), info("b")], [], [info("c")]], -1)
     left = changes.without(np.array([True, False, False]))
     assert [[each.name for each in left.at(row)] for row in range(3)] == [["b"], [], ["c"]]
+    assert left.sums_removed(_millicores).tolist() == changes.sums_of(_millicores).tolist() == [-2000, 0, -1000]
+    assert left.sums_of(_millicores).tolist() == [-1000, 0, -1000]
     moved = left.select(np.array([2, 0]))
     assert [[each.name for each in moved.at(row)] for row in range(2)] == [["c"], ["b"]]
+    assert moved.sums_removed(_millicores).tolist() == [-1000, -2000]
+    assert changes.sums_removed(_millicores).tolist() == [-2000, 0, -1000]
+
+
+def _millicores(shape: Shape) -> int:
+    return shape.requests.get("cpu", 0)
 
 
 def test_the_last_pod_takes_the_place_of_a_removed_one() -> None:
