@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
@@ -26,8 +26,22 @@ _ZONE = "topology.kubernetes.io/zone"
 #: The most endpoints of a slice.
 _MAX_ENDPOINTS = 100
 
-#: The ports of a service as one pod has them: name, number, protocol, and application protocol ("" for none).
-_Ports = tuple[tuple[str, int, str, str], ...]
+
+class _Port(NamedTuple):
+    """A port of a service as a pod has it; ``name`` and ``app_protocol`` are empty where the service has none."""
+
+    name: str
+    number: int
+    protocol: str
+    app_protocol: str
+
+    def as_object(self) -> dict[str, Any]:
+        """The fields that both kinds have, the name apart."""
+        application = {"appProtocol": self.app_protocol} if self.app_protocol else {}
+        return {"port": self.number, "protocol": self.protocol, **application}
+
+
+_Ports = tuple[_Port, ...]
 
 
 class EndpointsController(Controller):
@@ -86,7 +100,7 @@ class EndpointsController(Controller):
             target, protocol = port.get("targetPort") or port["port"], port.get("protocol", "TCP")
             number = target if isinstance(target, int) else self._named_port(pod, target, protocol)
             if number is not None:
-                ports.append((port.get("name", ""), number, protocol, port.get("appProtocol", "")))
+                ports.append(_Port(port.get("name", ""), number, protocol, port.get("appProtocol", "")))
         return tuple(ports)
 
     def _named_port(self, pod: PodView, name: str, protocol: str) -> int | None:
@@ -154,7 +168,7 @@ class EndpointsController(Controller):
                 part = pods[start : start + _MAX_ENDPOINTS]
                 yield {
                     "endpoints": [self._endpoint(service, pod) for pod in part],
-                    "ports": [{"name": name, **_port(*others)} for name, *others in ports],
+                    "ports": [{"name": port.name, **port.as_object()} for port in ports],
                 }
 
     def _endpoint(self, service: Object, pod: PodView) -> Object:
@@ -207,11 +221,7 @@ def _subset(service: Object, ports: _Ports, pods: Sequence[PodView]) -> Object:
             addresses.setdefault(kind, []).append({"ip": pod.pod_ip, **_reference(pod)})
     if not addresses or not ports:
         return addresses
-    return {**addresses, "ports": [({"name": name} if name else {}) | _port(*others) for name, *others in ports]}
-
-
-def _port(number: int, protocol: str, application: str) -> dict[str, Any]:
-    return {"port": number, "protocol": protocol} | ({"appProtocol": application} if application else {})
+    return {**addresses, "ports": [({"name": port.name} if port.name else {}) | port.as_object() for port in ports]}
 
 
 def _reference(pod: PodView) -> Object:
