@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from kubestow.cluster.changes.journal import Generation
 from kubestow.cluster.nodes.selectors import selected_by
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
@@ -171,14 +172,28 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
             return PostFilterResult(_NO_JOB)
         victims = [
             other.pods[uid]
-            for other in self._to_evict.pop(job.name, ())
+            for other in self._to_evict.get(job.name, ())
             for uid in sorted(other.leaving)
             if uid in other.pods and uid in other.nodes
         ]
-        target = next((name for name, count in job.open_nodes(pod.shape.family.key).items() if count > 0), "")
-        if not victims or not target:
+        target = self._node_without(pod, job, {victim.uid for victim in victims}, filters) if victims else ""
+        if not target:
             return PostFilterResult(_NO_VICTIMS)
+        del self._to_evict[job.name]
         return PostFilterResult(SUCCESS, nominated_node_name=target, victims=tuple(victims))
+
+    def _node_without(self, pod: PodInfo, job: Job, victims: Collection[str], filters: FilterRunner) -> str:
+        """A planned node that passes all filters once the victims are gone, "" if there is none."""
+        table = self.handle.cluster.nodes
+        names = [name for name, count in job.open_nodes(pod.shape.family.key).items() if count > 0]
+        rows = np.array(sorted(table.rows[name] for name in names if name in table.rows), np.intp)
+        placed = PodChanges(table.pod_table, *table.pod_table.slots_on(rows.tolist()), -1)
+        leaving = np.fromiter((info.uid in victims for info in placed.infos), np.bool_, len(placed.slots))
+        nodes = Nodes(table, rows).with_pod_changes(placed.among(leaving))
+        passes = np.ones(len(table), np.bool_)
+        for rejection in filters.rejections(nodes):
+            passes &= ~rejection.where
+        return next((table.names[row] for row in rows.tolist() if passes[row]), "")
 
     # -- rounds --------------------------------------------------------------------------------------------------------
 
@@ -202,19 +217,32 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
             self.plan = plan(self.situation(), self.policy)
 
     def _return_unplaced(self, now: float) -> None:
-        """Have admitted jobs wait again whose pods found no nodes for too long."""
+        """Have jobs wait again whose pods found no nodes for too long, and jobs go on that were not evicted."""
         for job in self.jobs.by_key.values():
+            if job.leaving and now - job.withdrawn >= self._timeout and not self._is_to_go(job):
+                job.restore()
             if job.state is JobState.WAITING or job.admitted is None or now - job.admitted < self._timeout:
                 continue
             if len(job.nodes) == len(job.pods):
                 job.admitted = None
                 continue
             if not job.nodes:
-                job.withdraw()
+                job.withdraw(now)
             else:
                 job.planned = {kind: +placed for kind, placed in job.placed.items()}
                 job.admitted = now
-            self._to_evict.pop(job.name, None)
+            self._spare(job)
+
+    def _is_to_go(self, job: Job) -> bool:
+        """Whether a job is being evicted, or is going to be."""
+        return any(job in victims for victims in self._to_evict.values()) or any(
+            info.terminating for info in job.pods.values()
+        )
+
+    def _spare(self, job: Job) -> None:
+        """Let the jobs run on that should have made way for one and have not been evicted yet."""
+        for victim in self._to_evict.pop(job.name, ()):
+            victim.restore()
 
     def _carry_out(self, made: Plan, now: float) -> None:
         assert self._scheduler is not None
@@ -229,7 +257,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
                     planned[self._nodes[row]] += count
             for name in start.victims:
                 victim = by_name[name]
-                victim.withdraw()
+                victim.withdraw(now)
                 self._to_evict.setdefault(job.name, []).append(victim)
             job.state, job.admitted = JobState.ADMITTED, now
             admitted += [job.pods[uid] for uid in waiting]
@@ -259,6 +287,8 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
                 times = [job.joined + self._settle, job.arrived + (self.policy.max_wait or math.inf)]
                 if job.reservation is not None:
                     times.append(job.reservation.start)
+                if job.leaving:
+                    times.append(job.withdrawn + self._timeout)
                 yield from (time for time in times if time > now)
             elif job.admitted is not None:
                 yield job.admitted + self._timeout
@@ -306,7 +336,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
                     )
         total = {name: float(nodes.allocatable(name).sum()) for name in resources if name != PODS}
         usage = self._observe_usage(jobs, total, now)
-        return Situation(now, resources, total, free, self.queues, waiting, running, flavors, usage)
+        return Situation(now, resources, total, free, self.queues, waiting, running, flavors, usage, self.plan.held)
 
     def builder(self, resources: Sequence[str], flavors: Sequence[tuple[str, NDArray[np.bool_]]]) -> DemandBuilder:
         """What makes demands that are measured in some resources, on the nodes that there are."""
@@ -318,6 +348,8 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         ready = sum(1 for info in job.pods.values() if not info.terminating and not info.spec.scheduling_gates)
         if size is not None:
             return ready >= size
+        if ready < len(job.pods):
+            return False
         return self._scheduler is None or now - job.joined >= self._settle
 
     def _resources(self, jobs: Sequence[Job]) -> list[str]:
@@ -414,7 +446,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
             job.reservation = Reservation(known.start, placement)
 
     def _ended(self, job: Job) -> None:
-        self._to_evict.pop(job.name, None)
+        self._spare(job)
         if job.started is not None:
             self.records.append(
                 JobRecord(job.name, job.queue, job.most_pods, job.arrived, job.started, self.now(), job.first_reserved)

@@ -125,6 +125,7 @@ class Job:
         self.told: tuple[str, float | None, str] | None = None
         #: The pods that have been or are being evicted for another job.
         self.leaving: set[str] = set()
+        self.withdrawn = 0.0
 
     @property
     def example(self) -> PodInfo:
@@ -215,12 +216,21 @@ class Job:
                 found.append(uid)
         return found
 
-    def withdraw(self) -> None:
+    def withdraw(self, now: float) -> None:
         """Have it wait again, without the pods that are on nodes: those are leaving."""
+        self.withdrawn = now
         self.state, self.admitted, self.started = JobState.WAITING, None, None
         self.reservation, self.first_reserved = None, None
         self.leaving = set(self.nodes)
         self.planned.clear()
+
+    def restore(self) -> None:
+        """Have it go on with the pods that should have left, if any are still on nodes."""
+        self.leaving.clear()
+        if self.nodes:
+            self.state = JobState.ADMITTED
+            starts = [info.status.start_time for uid, info in self.pods.items() if uid in self.nodes]
+            self.started = min((each.timestamp() for each in starts if each is not None), default=self.withdrawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +352,9 @@ class Jobs:
                 job.arrived = self._evicted.pop(key, _created(info, now))
             job.joined = now
             self._of_pod[info.uid] = job
+            self.changed = True
+        before = job.pods.get(info.uid)
+        if before is not None and (before.terminating, before.spec) != (info.terminating, info.spec):
             self.changed = True
         job.put(info)
         if info.uid in self._nodes:

@@ -87,7 +87,8 @@ class Situation:
     """What a round decides about.
 
     ``free`` (int64, nodes by ``resources``) is what is free now, without all that running jobs have or will get. Of
-    waiting jobs that are equally important and old, the first comes first.
+    waiting jobs that are equally important and old, the first comes first. ``held`` is the key of the job for which
+    others were held back in the last round: it comes before all jobs of no higher priority, so that it keeps its start.
     ``flavors`` are the names of the flavors and their nodes. ``usage`` has the decayed usage of queues as fractions of
     ``total``, by name and resource.
     """
@@ -101,6 +102,7 @@ class Situation:
     running: Sequence[RunningJob] = ()
     flavors: Sequence[tuple[str, NDArray[np.bool_]]] = ()
     usage: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    held: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,12 +131,16 @@ class Delay:
 
 @dataclass(slots=True, eq=False)
 class Plan:
-    """The decisions of a round, in the order of the jobs; ``position`` counts from 1."""
+    """The decisions of a round, in the order of the jobs; ``position`` counts from 1.
+
+    ``held`` is the first job that something else than a limit keeps from starting, "" if there is none.
+    """
 
     starts: list[Start] = field(default_factory=list)
     delays: dict[str, Delay] = field(default_factory=dict)
     position: dict[str, int] = field(default_factory=dict)
     shares: QueueShares | None = None
+    held: str = ""
 
 
 class LimitTable:
@@ -231,7 +237,7 @@ class _Round:
                     held[job.queue] = job.key
                 continue
             made.delays[job.key] = Delay(job, "nodes", reservation, first)
-            first = first or job.key
+            first = made.held = first or job.key
         return made
 
     def _start(self, job: WaitingJob) -> bool:
@@ -377,7 +383,8 @@ class _Order:
     """Waiting jobs in the order in which they are looked at, given what those before them have been allocated.
 
     Those that have started come first, then those that have waited for as long as is permitted, by age: so no job waits
-    for ever. Then the queue is chosen by its share, and of its jobs the one of the highest priority, and of these the
+    for ever. Then the job comes that others were held back for, and is passed only by those of higher priority. Then
+    the queue is chosen by its share, and of its jobs the one of the highest priority, and of these the
     oldest.
     """
 
@@ -390,6 +397,10 @@ class _Order:
         ]
         self._overdue = sorted(overdue, key=lambda job: (not job.is_started, job.arrived))
         keys = {job.key for job in overdue}
+        left = (job for job in situation.waiting if job.key not in keys)
+        self._held = next((job for job in left if job.key == situation.held), None)
+        if self._held is not None:
+            keys.add(self._held.key)
         self._leaves: dict[str, list[tuple[int, float, int, WaitingJob]]] = {}
         for number, job in enumerate(situation.waiting):
             if job.key not in keys:
@@ -403,10 +414,16 @@ class _Order:
         while self._leaves:
             leaf = self._shares.next_leaf(self._leaves) if self._by_shares else ""
             heap = self._leaves[leaf]
+            if (held := self._held) is not None and held.priority >= heap[0][-1].priority:
+                self._held = None
+                yield held
+                continue
             job = heapq.heappop(heap)[-1]
             if not heap:
                 del self._leaves[leaf]
             yield job
+        if self._held is not None:
+            yield self._held
 
 
 def _by_queue(amounts: Iterator[tuple[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from contrib_tests.queues.jobs_of_pods import finish, job, put, run, running
+from kubestow.api.core import Pod, PodSchedulingGate
 from kubestow.testing import SchedulerHarness, node, pod
 
 
@@ -164,3 +167,60 @@ def test_pods_of_an_unknown_queue_say_so() -> None:
         assert condition is None or "queue nowhere does not exist" in (condition.message or "")
 
     run(scenario, node("n"))
+
+
+def test_no_job_is_evicted_in_vain() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        put(harness, job("old", "q", 2))
+        await harness.advance(5)
+        wanted = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "absent"}}}
+        affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}}
+        put(harness, job("urgent", "q", 2, priority=10, affinity=affinity))
+        await harness.advance(30)
+        assert running(harness) == {"old": 2}
+        # The plan does not know the affinity. Once "urgent" is gone, "old" counts as running again.
+        finish(harness, "urgent")
+        await harness.advance(5)
+        put(harness, job("next", "q", 1))
+        await harness.advance(5)
+        assert running(harness) == {"old": 2}
+        finish(harness, "old")
+        await harness.advance(5)
+        assert running(harness) == {"next": 1}
+
+    labelled = node("n", cpu="2", labels={"kubernetes.io/hostname": "n"})
+    run(scenario, labelled, preemption={"withinQueue": True}, placementTimeout="60s")
+
+
+def test_a_job_whose_pods_find_no_nodes_waits_again() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        wanted = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "absent"}}}
+        affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}}
+        put(harness, job("odd", "q", 2, priority=10, affinity=affinity))
+        await harness.advance(5)
+        put(harness, job("plain", "q", 2))
+        await harness.advance(10)
+        assert running(harness) == {}  # what is planned for "odd" is kept for it
+        harness.cluster.put(node("m", cpu="2"))
+        await harness.advance(10)
+        assert running(harness) == {"plain": 2}
+
+    run(scenario, node("n", cpu="2", labels={"kubernetes.io/hostname": "n"}), placementTimeout="60s")
+
+
+def test_pods_with_scheduling_gates_are_waited_for() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        gated, free = job("train", "q", 2)
+        put(harness, [with_gate(gated), free])
+        await harness.advance(10)
+        assert running(harness) == {}
+        put(harness, [gated])
+        await harness.advance(10)
+        assert running(harness) == {"train": 2}
+
+    run(scenario, node("n", cpu="2"))
+
+
+def with_gate(each: Pod) -> Pod:
+    spec = structs.replace(each.spec, scheduling_gates=[PodSchedulingGate(name="wait")])
+    return structs.replace(each, spec=spec)

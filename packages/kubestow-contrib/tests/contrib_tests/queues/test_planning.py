@@ -269,6 +269,26 @@ def test_with_exact_run_times_no_reserved_start_slips(jobs: list[Batch]) -> None
                 promised[name] = delay.reservation.start
 
 
+def test_a_job_that_others_are_held_back_for_is_passed_by_higher_priorities_only() -> None:
+    queues = read_queues(JobQueuesArgs(queues=[QueueArgs("q"), QueueArgs("r", weight=9)]))
+    held = WaitingJob("held", "q", 1, 0, demand(4, 4), 10)
+    waiting = [
+        held,
+        WaitingJob("equal", "r", 1, 5, demand(2, 4), 10),
+        WaitingJob("urgent", "r", 2, 9, demand(1, 4), 10),
+    ]
+    placement = Placement([np.arange(2)], [np.ones(2, np.int64)], [0])
+    running = [RunningJob("runs", "q", 0, [Occupation(demand(2, 4), placement, 20.0)])]
+    free = np.array([[0], [0], [1], [1]], np.int64)
+    situation = Situation(10, ["cpu"], {"cpu": 4.0}, free, queues, waiting, running)
+    # Both jobs of r, which uses nothing, come first, and only two nodes are free.
+    assert {start.job.key for start in plan(situation, Policy()).starts} == {"urgent"}
+    assert plan(situation, Policy()).held == "equal"
+    made = plan(replace(situation, held="held"), Policy())
+    assert [made.position[name] for name in ("urgent", "held", "equal")] == [1, 2, 3]
+    assert (made.held, made.delays["held"].reservation and made.delays["held"].reservation.start) == ("held", 20)
+
+
 def test_no_job_waits_for_ever() -> None:
     stream = [Batch(f"s{n}", n, 1, 4, 4, priority=5) for n in range(60)]
     large = Batch("large", 5, 2, 3, 3)
