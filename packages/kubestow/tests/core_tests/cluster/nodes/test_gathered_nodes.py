@@ -14,9 +14,8 @@ def cluster(*, equal_nodes: bool) -> Cluster:
     made = Cluster()
     for number in range(6):
         cpu = "4" if equal_nodes else str(1 + number)
-        made.add_node(
-            node(f"n{number}", cpu=cpu, memory="8Gi", max_pods=10 + number, allocatable={"example.com/gpu": "2"})
-        )
+        gpus = {"example.com/gpu": "2"}
+        made.add_node(node(f"n{number}", cpu=cpu, memory="8Gi", max_pods=10 + number, allocatable=gpus))
     for number in range(9):
         placed = pod(f"p{number}", cpu=f"{number}00m", requests={"example.com/gpu": "1"})
         made.assume(made.shapes.info(placed), f"n{number % 4}")
