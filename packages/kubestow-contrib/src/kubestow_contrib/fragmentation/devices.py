@@ -229,7 +229,7 @@ class DeviceTable:
         nodes = self._cluster.nodes
         rows = window.invalid_rows(self._generation, self._mask)
         if rows is not None:
-            rows += [nodes.rows[name] for name in self._stale]
+            rows = [*rows, *(nodes.rows[name] for name in self._stale)]
             if any(self._nodes[row] is not nodes.objects[row] for row in rows):
                 rows = None
         if rows is None:

@@ -8,34 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from kubestow.api.core import Pod
 from kubestow.api.storage import PersistentVolumeClaim, StorageClass
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.turns import LONGEST_ATTEMPT
+from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeRecorder
 
-if TYPE_CHECKING:
-    from kubestow_lab.simulation.simulation import Simulation
 
+def needs_event_loop(
+    cluster: ClusterObjects, arrivals: Arrivals, *, driver: str, recorder: object, attempt_seconds: float
+) -> str:
+    """Why a simulation has to run on an event loop; "" if nothing in its input says so.
 
-def needs_event_loop(simulation: Simulation) -> str:
-    """Why a simulation has to run on an event loop; "" if nothing in its input says so."""
-    if simulation.options.driver != "auto":
+    ``driver`` and ``attempt_seconds`` are those of its options, ``recorder`` makes the observer of the run.
+    """
+    if driver != "auto":
         return "asked for"
-    if simulation.recorder is not OutcomeRecorder:
+    if recorder is not OutcomeRecorder:
         return "the recorder may observe more than turns report"
-    if simulation.options.attempt_seconds > LONGEST_ATTEMPT:
+    if attempt_seconds > LONGEST_ATTEMPT:
         return f"an attempt takes more than {LONGEST_ATTEMPT:g} s"
-    return _work_before_binding(simulation)
+    return _work_before_binding(cluster, arrivals)
 
 
-def _work_before_binding(simulation: Simulation) -> str:
+def _work_before_binding(cluster: ClusterObjects, arrivals: Arrivals) -> str:
     """What in-tree PreBind plugins have to do for a pod that is to be placed; "" for nothing.
 
     Of the pods that share a spec, one is looked at.
     """
-    cluster, arrivals = simulation.cluster, simulation.arrivals
     arriving = chain((pod for pod in cluster.pods if not pod.spec.node_name), (each.pod for each in arrivals.pods))
     distinct: dict[int, Pod] = {}
     for pod in arriving:

@@ -144,7 +144,14 @@ class Simulation:
         """
 
         def run() -> SimulationResult:
-            reason = needs_event_loop(self)
+            options = self.options
+            reason = needs_event_loop(
+                self.cluster,
+                self.arrivals,
+                driver=options.driver,
+                recorder=self.recorder,
+                attempt_seconds=options.attempt_seconds,
+            )
             with gc_tuning.paused():
                 if not reason:
                     with hold_back_records() as records:

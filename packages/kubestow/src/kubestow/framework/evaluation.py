@@ -192,7 +192,12 @@ class Ranking:
                 best = self._best
                 if best is None or total == earlier or (total < self._highest and earlier < self._highest):
                     continue
-                if total < self._highest and len(best) > 1:
+                if total > self._highest:
+                    self._highest, self._best = total, np.array([row], np.intp)
+                elif total == self._highest:
+                    position = best.searchsorted(row)
+                    self._best = np.concatenate((best[:position], np.array([row], np.intp), best[position:]))
+                elif len(best) > 1:
                     position = best.searchsorted(row)
                     best[position:-1] = best[position + 1 :]
                     self._best = best[:-1]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+import pytest
 
 from kubestow.api.core import Pod
 from kubestow.api.meta import OwnerReference
@@ -61,3 +64,40 @@ def test_finalizers_of_copies_are_their_own() -> None:
     infos = [shapes.info(pod(f"p{number}", metadata={"finalizers": [f"f{number}"]})) for number in range(2)]
     assert infos[0].shape is infos[1].shape
     assert [info.metadata.finalizers for info in infos] == [["f0"], ["f1"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        ({"metadata": {"resource_version": "2"}}, True),
+        ({"spec": {"node_name": "n1"}}, True),
+        ({"status": {"phase": "Running"}}, True),
+        ({"metadata": {"labels": {"app": "web", "version": "2"}}}, False),
+        ({"metadata": {"namespace": "other"}}, False),
+        ({"metadata": {"owner_references": [msgspec.structs.replace(SET, name="next")]}}, False),
+        ({"spec": {"priority": 7}}, False),
+        ({"spec": {"priority": 7, "node_name": "n1"}}, False),
+    ],
+)
+def test_a_state_of_a_pod_has_the_shape_that_it_has_by_itself(change: dict[str, Any], is_same: bool) -> None:
+    shapes = Shapes()
+    first = owned("web-1", SET)
+    metadata = msgspec.structs.replace(first.metadata, labels={"app": "web"})
+    before = shapes.info(msgspec.structs.replace(first, metadata=metadata))
+    parts = {part: msgspec.structs.replace(getattr(before.pod, part), **fields) for part, fields in change.items()}
+    later = msgspec.structs.replace(before.pod, **parts)
+    found, expected = shapes.info(later, before), Shapes().info(later)
+    assert (found.shape is before.shape) == is_same
+    assert found.shape is shapes.shape(later)
+    assert (found.shape.labels, found.shape.family.key) == (expected.shape.labels, expected.shape.family.key)
+    assert found.pod == expected.pod
+    assert (found.requests, found.nonzero_requests) == (expected.requests, expected.nonzero_requests)
+
+
+def test_a_spec_that_pods_share_does_not_give_them_one_shape() -> None:
+    shapes = Shapes()
+    first = pod("a", labels={"app": "a"})
+    other = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, labels={"app": "b"}))
+    found = [shapes.info(each).shape for each in (first, other, first, other)]
+    assert [shape.labels["app"] for shape in found] == ["a", "b", "a", "b"]
+    assert len(set(found)) == 2

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import msgspec
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kubestow.cluster.pods.shapes import PodInfo, Shape, Shapes
 from kubestow.cluster.pods.table import NOT_STARTED, PodChanges, PodTable
@@ -98,3 +103,36 @@ def test_start_times_of_all_years_are_kept() -> None:
     pods = table([info("first", start_time="0001-01-01T00:00:00Z"), info("last", start_time="9999-12-31T23:59:59Z")])
     first, last = (int(pods.start_time[slot]) for slot in pods.slots_on([0])[0])
     assert first < 0 < last < NOT_STARTED
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "start", "read"]), st.integers(0, 5)), max_size=40))
+def test_columns_do_not_depend_on_when_they_are_read(steps: list[tuple[str, int]]) -> None:
+    read_at_once, read_late = table([]), table([])
+    placed: dict[str, PodInfo] = {}
+    for number, (step, kind) in enumerate(steps):
+        if step == "add":
+            made = placed[f"p{number}"] = info(f"p{number}", priority=kind, cpu=f"{kind}00m")
+            change = lambda pods, made=made: pods.add(made, 0)  # noqa: E731
+        elif step == "remove" and placed:
+            _, gone = placed.popitem()
+            change = lambda pods, gone=gone: pods.remove(0, gone.uid)  # noqa: E731
+        elif step == "start" and placed:
+            name = next(iter(placed))
+            old = placed[name].pod
+            status = msgspec.structs.replace(old.status, start_time=datetime(2026, 1, 1 + kind, tzinfo=UTC))
+            placed[name] = SHAPES.info(msgspec.structs.replace(old, status=status))
+            change = lambda pods, name=name: pods.replace(placed[name])  # noqa: E731
+        else:
+            change = _columns
+        answers = [change(pods) for pods in (read_at_once, read_late)]
+        assert answers[0] == answers[1]
+        _columns(read_at_once)
+    assert _columns(read_at_once) == _columns(read_late)
+
+
+def _columns(pods: PodTable) -> list[object]:
+    """What is known of the pods on the first row, in order."""
+    slots, _ = pods.slots_on([0])
+    by_slot = (pods.priority, pods.start_time, pods.nonzero_cpu, pods.nonzero_memory, pods.requested("cpu"))
+    shapes = [pods.shapes.by_number[number] for number in pods.shape_number[slots].tolist()]
+    return [*(column[slots].tolist() for column in by_slot), shapes, pods.extreme_pods]
