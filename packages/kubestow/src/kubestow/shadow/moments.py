@@ -10,6 +10,7 @@ of their bindings. The order of the queue is tried before others.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -68,7 +69,7 @@ class Moments:
         seen: set[Moment] = set()
         cuts = list(itertools.islice(self._cuts(nodes), MOST_MOMENTS))
         own_sets = list(dict.fromkeys(itertools.islice(self._own_sets(nodes), MOST_MOMENTS)))
-        late = ((cut, own) for cut in cuts for own in dict.fromkeys((self._before(cut[0]), own_sets[0])))
+        late = ((cut, own) for cut in cuts for own in dict.fromkeys((self._before(_of_pods(cut)), own_sets[0])))
         alone = ((cuts[0], own) for own in own_sets)
         likely = itertools.islice(_alternating(late, alone), MOST_MOMENTS * 2 // 3)
         for cut, own in (*likely, *_diagonally(cuts, own_sets)):
@@ -152,15 +153,16 @@ class Moments:
                 continue
             if change.resource != PODS or change.node_name or change.key == self._decision.key:
                 points.setdefault(change.resource.plural, []).append(change)
-        ordered = [
-            [(plural, _beyond(change, here)) for change in self._nearest(changes, nodes)]
-            for plural, changes in points.items()
-        ]
+        ordered = [self._nearest(changes, nodes) for changes in points.values()]
+        timeline = _Timeline(self.changes)
         yield here, ()
-        for point in _alternating(*ordered):
-            yield point[1], ()
-            yield here, (point,)
-        for one, other in itertools.combinations(ordered, 2):
+        yield here, timeline.points(self._decision.version)
+        for change in _alternating(*ordered):
+            is_earlier = change.number < here
+            yield here, timeline.points(change.version if is_earlier else change.version + 1)
+            yield here, ((change.resource.plural, _beyond(change, here)),)
+        bounds = [[(change.resource.plural, _beyond(change, here)) for change in changes] for changes in ordered]
+        for one, other in itertools.combinations(bounds, 2):
             for pair in _diagonally(one, other):
                 yield here, pair
 
@@ -174,10 +176,42 @@ class Moments:
     def _moment(self, cut: Cut, own: frozenset[int]) -> Moment:
         """The moment of a cut, in which pods are between their bounds: the pod existed, and was not decided about."""
         number, upto = cut
-        pods = dict(upto).get(PODS.plural, number)
-        bounded = min(max(pods, self._arrival + 1), self._decision.number)
+        bounded = min(max(_of_pods(cut), self._arrival + 1), self._decision.number)
         others = tuple(entry for entry in upto if entry[0] != PODS.plural)
         return Moment(number, own, (*others, (PODS.plural, bounded)), self._effects | {self._decision.number})
+
+
+class _Timeline:
+    """The changes of each kind in the order of their versions, which is the same in all watches of a kind."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        by_kind: dict[str, list[Change]] = {}
+        for change in changes:
+            by_kind.setdefault(change.resource.plural, []).append(change)
+        #: The numbers of the changes of each kind, and their versions; of changes without one that of those before.
+        self._kinds = {
+            plural: ([c.number for c in of_kind], list(itertools.accumulate((c.version for c in of_kind), max)))
+            for plural, of_kind in by_kind.items()
+        }
+
+    def points(self, version: int) -> tuple[tuple[str, int], ...]:
+        """How far the watch of each kind was when the API server was at a version, the changes below it included.
+
+        This watch may have delivered one kind much later than another one.
+        """
+        return tuple(
+            (
+                plural,
+                numbers[position] if (position := bisect_left(versions, version)) < len(numbers) else numbers[-1] + 1,
+            )
+            for plural, (numbers, versions) in self._kinds.items()
+        )
+
+
+def _of_pods(cut: Cut) -> int:
+    """How far the watch of pods was."""
+    number, upto = cut
+    return dict(upto).get(PODS.plural, number)
 
 
 def _beyond(change: Change, here: int) -> int:

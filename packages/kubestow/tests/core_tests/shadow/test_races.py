@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from kubestow.api.core import Node, Pod, PodCondition
 from kubestow.config import FeatureGates
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.events.resources import NODES, PODS
+from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import Verdict
 from kubestow.shadow.shadow import ComparedDecision, Shadow
 from kubestow.testing.builders import node, pod
@@ -23,6 +25,8 @@ class Watches:
     def __init__(self, *objects: Any, seconds: float = 0.005) -> None:
         self.time, self._seconds, self._version = 0.0, seconds, 1000
         self.results: list[ComparedDecision] = []
+        self._delayed: Resource | None = None
+        self._waiting: list[tuple[str, Any]] = []
         self._shadow = Shadow(
             configuration(),
             in_tree_registry(),
@@ -76,11 +80,28 @@ class Watches:
             self._shadow.judge()
         return self.results
 
+    @contextmanager
+    def delayed(self, resource: Resource) -> Iterator[None]:
+        """The watch of this resource delivers what happens in the block at the end of it."""
+        self._delayed, waiting = resource, self._waiting
+        yield
+        self._delayed = None
+        for event, obj in waiting:
+            self._deliver(resource, event, obj)
+        waiting.clear()
+
     def _apply(self, event: str, obj: Pod | Node) -> None:
-        self.time += self._seconds
         self._version += 1
-        metadata = replace(obj.metadata, resource_version=str(self._version))
-        self._shadow.apply(PODS if isinstance(obj, Pod) else NODES, event, replace(obj, metadata=metadata))
+        obj = replace(obj, metadata=replace(obj.metadata, resource_version=str(self._version)))
+        resource = PODS if isinstance(obj, Pod) else NODES
+        if resource == self._delayed:
+            self._waiting.append((event, obj))
+        else:
+            self._deliver(resource, event, obj)
+
+    def _deliver(self, resource: Resource, event: str, obj: Pod | Node) -> None:
+        self.time += self._seconds
+        self._shadow.apply(resource, event, obj)
 
 
 def _elsewhere(watches: Watches, count: int, names: Sequence[str] = ("far",)) -> None:
@@ -120,6 +141,33 @@ def test_a_rejection_that_is_written_late_is_explained_after_few_states() -> Non
     assert not found.differs
     assert "the creation of Node new was not known yet" in found.race
     assert found.moments < 60
+
+
+def test_watches_that_lag_behind_one_another_are_aligned_by_resource_versions() -> None:
+    occupying, waiting = pod("occupying", cpu="3", node="full"), pod("waiting", cpu="2")
+    watches = Watches(node("full", cpu="4"), node("far", cpu="1"), occupying)
+    watches.put(waiting)
+    with watches.delayed(NODES):  # all that happens to nodes meanwhile is delivered after all that happens to pods
+        for number in range(40):
+            watches.put(node("far", cpu="1", labels={"number": str(number)}))
+            watches.put(pod("other", cpu="0", node="far", labels={"number": str(number)}))
+            if number == 20:
+                watches.put(node("new", cpu="1"))  # known to the scheduler, and all before it
+                watches.delete(occupying)
+                watches.put(node("large", cpu="8"))
+    message = (
+        "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: "
+        "0/3 nodes are available: 1 No preemption victims found for incoming pod, "
+        "2 Preemption is not helpful for scheduling."
+    )
+    watches.reject("waiting", message, cpu="2")
+    found = watches.judged()
+    assert not found.differs, found.here
+    assert {
+        "the deletion of Pod default/occupying was not known yet",
+        "the creation of Node large was not known yet",
+    } <= {*found.race}
+    assert found.moments < 150
 
 
 def test_a_deleted_pod_that_fits_nowhere_is_no_explanation() -> None:
