@@ -22,6 +22,7 @@ from kubestow_contrib.kueue.flavor_assignment import (
     Reason,
     Shortage,
     Uncovered,
+    Unplaceable,
 )
 from kubestow_contrib.kueue.jobs import owner_of
 from kubestow_contrib.kueue.quota_tree import CohortNode, FlavorResource, QuotaNode, root_of
@@ -64,6 +65,8 @@ def reason_text(reason: Reason, queue: ClusterQueueNode) -> str:
     match reason:
         case Mismatch():
             return f"flavor {reason.flavor} {reason.problem}"
+        case Unplaceable():
+            return f"flavor {reason.flavor}: {reason.problem}"
         case Uncovered():
             return f"ClusterQueue {queue.name} has no quota for {reason.resource}"
         case Shortage():

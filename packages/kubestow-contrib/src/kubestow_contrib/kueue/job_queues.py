@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from kubestow.api.core import Namespace
+from kubestow.api.core import Namespace, Node, Pod
 from kubestow.api.custom import CustomObject
 from kubestow.api.formats.duration import Duration
 from kubestow.api.meta import APIObject, convert, decode
@@ -40,6 +41,7 @@ from kubestow_contrib.kueue.objects import (
     Cohort,
     LocalQueue,
     ResourceFlavor,
+    Topology,
     Workload,
     WorkloadPriorityClass,
 )
@@ -53,6 +55,7 @@ _KINDS: tuple[type[CustomObject], ...] = (
     Cohort,
     LocalQueue,
     ResourceFlavor,
+    Topology,
     Workload,
     WorkloadPriorityClass,
 )
@@ -191,7 +194,10 @@ class KueueQueues:
             workloads=[one for one in found[Workload].values() if not one.is_in(FINISHED)],
             checks=list(found[AdmissionCheck].values()) or None,
             priority_classes=list(found[WorkloadPriorityClass].values()),
+            topologies=list(found[Topology].values()),
+            nodes=[node for node in cluster.nodes if _is_ready(node)],
         )
+        self._objects.pods = _pods_without_topology(cluster.pods, self._objects.workloads)
         self._namespaces = {
             obj.metadata.name: obj.metadata.labels for obj in cluster.objects if isinstance(obj, Namespace)
         }
@@ -217,13 +223,12 @@ class KueueQueues:
         """The queues as they were read, without the Workloads of some keys."""
         objects = self._objects
         kept = [one for one in objects.workloads if f"{one.metadata.namespace}/{one.metadata.name}" not in keys]
-        without = KueueObjects(
-            objects.cluster_queues, objects.cohorts, objects.flavors, objects.local_queues, kept, objects.checks
-        )
         try:
-            return Admission(without, self._namespaces, self._settings, self._now)
+            return Admission(replace(objects, workloads=kept), self._namespaces, self._settings, self._now)
         except InvalidObject as error:
             raise InputError("Kueue", str(error)) from None
+        except IndexError:
+            raise InputError("Kueue", "a topology assignment of a Workload lacks values or numbers of pods") from None
 
     def _settled_without(self, keys: frozenset[str]) -> Admission:
         admission = self._admission_without(keys)
@@ -348,6 +353,26 @@ class KueueQueues:
             return [*lines, "it is admitted in the next cycle"]
         ends = {one.job: one.ends for one in self.running() if one.ends is not None}
         return [*lines, *why_waiting(admission, info, self._settled_without, ends)]
+
+
+def _is_ready(node: Node) -> bool:
+    """Whether a node is ready, as far as it says so."""
+    return all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
+
+
+def _pods_without_topology(pods: Iterable[Pod], workloads: Iterable[Workload]) -> list[Pod]:
+    """The pods on nodes that are not of Workloads with a topology assignment, whose usage that assignment says."""
+    placed = set()
+    for workload in workloads:
+        admission = workload.status.admission
+        if admission is not None and any(one.topology_assignment for one in admission.pod_set_assignments):
+            placed.add(owner_of(workload))
+    return [pod for pod in pods if pod.spec.node_name and _owner_of_pod(pod) not in placed]
+
+
+def _owner_of_pod(pod: Pod) -> Owner | None:
+    controller = pod.metadata.controller
+    return None if controller is None else Owner(controller.kind, pod.metadata.namespace, controller.name)
 
 
 def _is_of(workload: Workload, owner: Owner) -> bool:
