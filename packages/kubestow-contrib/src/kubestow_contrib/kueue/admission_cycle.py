@@ -101,10 +101,11 @@ class AdmissionCycle:
         The state then has the admitted Workloads, with their flavors, and is otherwise as before: those to preempt keep
         their quota until they are gone.
         """
-        entries = [Entry(info) for info in heads]
-        nominated = [entry for entry in entries if self._nominate(entry)]
-        done = [entry for entry in entries if entry not in nominated]
-        admitted = []
+        nominated: list[Entry] = []
+        done: list[Entry] = []
+        admitted: list[Entry] = []
+        for entry in map(Entry, heads):
+            (nominated if self._nominate(entry) else done).append(entry)
         with self.state.trial():
             for entry in self._ordered(nominated):
                 self._decide(entry)

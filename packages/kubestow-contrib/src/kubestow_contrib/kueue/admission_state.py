@@ -212,9 +212,9 @@ class AdmissionState:
         self.remove(info)
         queue = self.cluster_queues[info.cluster_queue]
         root = root_of(queue)
-        for other in self.cluster_queues.values():
-            if root_of(other) is root:
-                other.generation += 1
+        for other in root.subtree_queues() if isinstance(root, CohortNode) else (queue,):
+            assert isinstance(other, ClusterQueueNode)
+            other.generation += 1
 
     @contextmanager
     def without(self, infos: Iterable[WorkloadInfo]) -> Iterator[None]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property, lru_cache
 
 import msgspec
 
@@ -184,9 +185,9 @@ class WorkloadInfo:
         """Whether fewer pods than its pod sets have may be admitted."""
         return any((one.min_count or one.count) < one.count for one in self.workload.spec.pod_sets)
 
-    @property
+    @cached_property
     def shape(self) -> object:
-        """What is equal for Workloads about which admission decides alike."""
+        """What is equal for Workloads without quota about which admission decides alike."""
         sets = tuple(
             (
                 spec.name,
@@ -248,6 +249,7 @@ def _counts_after_reclaim(workload: Workload) -> dict[str, int]:
     return {one.name: max(0, one.count - reclaimable.get(one.name, 0)) for one in workload.spec.pod_sets}
 
 
+@lru_cache(maxsize=65536)
 def seconds_of(text: str | None) -> float:
     """A time in seconds since the epoch; before all others if it is not given or invalid."""
     if not text:
