@@ -6,6 +6,7 @@ between v0.19 and v0.20) with the default feature gates.
 
     objects            ClusterQueues, Cohorts, ResourceFlavors, LocalQueues and Workloads, as they are decoded
     quota_tree         quotas and usage of ClusterQueues and cohorts: what is available, borrowed and lent
+    topology           the domains of nodes in which pods fit together, for topology-aware scheduling
     workload_info      a Workload as admission sees it: requests, priority, order, state
     admission_state    ClusterQueues with their policies, flavors, and the Workloads with quota
     flavor_assignment  the flavor for each resource of a Workload's pods, and whether it fits now
@@ -15,4 +16,7 @@ between v0.19 and v0.20) with the default feature gates.
     local_queue_usage  the decayed usage of LocalQueues, for admission fair sharing
     admission_cycle    one cycle: the heads of all queues, nominated, ordered, and admitted or not
     admission          state and queues together, cycle after cycle
+    jobs               Jobs as Workloads, and the pods of admitted Workloads
+    explanation        why a Workload waits, and what has to end for it
+    job_queues         all of it for simulations and `kubestow why`
 """

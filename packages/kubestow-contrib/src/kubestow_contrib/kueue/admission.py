@@ -12,6 +12,7 @@ from functools import partial
 
 import msgspec
 
+from kubestow.api.core import Node, Pod
 from kubestow_contrib.kueue.admission_cycle import AdmissionCycle, AdmissionSettings, Entry, Outcome
 from kubestow_contrib.kueue.admission_state import AdmissionState
 from kubestow_contrib.kueue.local_queue_usage import LocalQueueUsage
@@ -26,17 +27,23 @@ from kubestow_contrib.kueue.objects import (
     Cohort,
     LocalQueue,
     ResourceFlavor,
+    Topology,
     Workload,
     WorkloadPriorityClass,
     amount,
 )
 from kubestow_contrib.kueue.pending_workloads import PendingQueue, queues_of_tree
+from kubestow_contrib.kueue.topology import flavor_topologies
 from kubestow_contrib.kueue.workload_info import WorkloadInfo, seconds_of
 
 
 @dataclass(slots=True)
 class KueueObjects:
-    """The objects of Kueue in a cluster. ``checks`` is None if it is not known which admission checks exist."""
+    """The objects of Kueue in a cluster, and the nodes of its topologies.
+
+    ``checks`` is None if it is not known which admission checks exist. ``pods`` are on nodes without an assignment by
+    topology.
+    """
 
     cluster_queues: list[ClusterQueue] = field(default_factory=list)
     cohorts: list[Cohort] = field(default_factory=list)
@@ -45,6 +52,9 @@ class KueueObjects:
     workloads: list[Workload] = field(default_factory=list)
     checks: list[AdmissionCheck] | None = None
     priority_classes: list[WorkloadPriorityClass] = field(default_factory=list)
+    topologies: list[Topology] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
 
 
 class Admission:
@@ -63,7 +73,10 @@ class Admission:
     ) -> None:
         self.settings = settings or AdmissionSettings()
         self.namespaces = namespaces
-        self.state = AdmissionState(objects.cluster_queues, objects.cohorts, objects.flavors, objects.checks)
+        topologies = flavor_topologies(objects.flavors, objects.topologies, objects.nodes, objects.pods)
+        self.state = AdmissionState(
+            objects.cluster_queues, objects.cohorts, objects.flavors, objects.checks, topologies
+        )
         self.local_queues = {(obj.metadata.namespace, obj.metadata.name): obj for obj in objects.local_queues}
         self.pending: dict[str, PendingQueue] = {}
         self.problems: dict[str, str] = {}

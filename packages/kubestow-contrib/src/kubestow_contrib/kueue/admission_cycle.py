@@ -8,14 +8,21 @@ no two of them may preempt the same Workload. (Source: Kueue ``pkg/scheduler/sch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
 from kubestow_contrib.kueue.admission_state import AdmissionState, ClusterQueueNode
 from kubestow_contrib.kueue.fair_sharing import DEFAULT_STRATEGIES, Share, find_fair_targets, share_of
-from kubestow_contrib.kueue.flavor_assignment import Assignment, FlavorAssigner, Mode, Preemption
+from kubestow_contrib.kueue.flavor_assignment import (
+    Assignment,
+    FlavorAssigner,
+    Mode,
+    Preemption,
+    place_all,
+    placement_requests,
+)
 from kubestow_contrib.kueue.objects import ANY
 from kubestow_contrib.kueue.pending_workloads import Requeue
 from kubestow_contrib.kueue.preemption import PreemptionRequest, Target, find_targets
@@ -27,6 +34,7 @@ from kubestow_contrib.kueue.quota_tree import (
     lowest_fitting_height,
     root_of,
 )
+from kubestow_contrib.kueue.topology import TopologyUsage
 from kubestow_contrib.kueue.workload_info import WorkloadInfo, with_quota
 
 
@@ -93,10 +101,11 @@ class AdmissionCycle:
         The state then has the admitted Workloads, with their flavors, and is otherwise as before: those to preempt keep
         their quota until they are gone.
         """
-        entries = [Entry(info) for info in heads]
-        nominated = [entry for entry in entries if self._nominate(entry)]
-        done = [entry for entry in entries if entry not in nominated]
-        admitted = []
+        nominated: list[Entry] = []
+        done: list[Entry] = []
+        admitted: list[Entry] = []
+        for entry in map(Entry, heads):
+            (nominated if self._nominate(entry) else done).append(entry)
         with self.state.trial():
             for entry in self._ordered(nominated):
                 self._decide(entry)
@@ -144,14 +153,34 @@ class AdmissionCycle:
         if found is None and info.may_be_reduced:
             found = self._reduced(info, assigner)
         entry.assignment, entry.targets = (whole, []) if found is None else found
+        self._place_after_preemption(entry, queue)
         info.scan = entry.assignment.scan
+
+    def _place_after_preemption(self, entry: Entry, queue: ClusterQueueNode) -> None:
+        """Find the domains that an entry reserves while others are preempted for it, or while it waits."""
+        assignment = entry.assignment
+        if assignment is None or assignment.mode is not Mode.PREEMPT or not queue.topologies:
+            return
+        requests = placement_requests(entry.info, assignment, queue)
+        with self.state.without_usage_of(target.info for target in entry.targets):
+            placed = place_all(queue, requests, empty=not entry.targets)
+        for pod_set in assignment.pod_sets:
+            if pod_set.name in placed:
+                pod_set.topology = placed[pod_set.name].assignment
 
     def _with_targets(self, info: WorkloadInfo, assignment: Assignment) -> tuple[Assignment, list[Target]] | None:
         """An assignment and what it preempts; None if it can neither be admitted now nor after preemption."""
         if assignment.mode is Mode.FIT:
             return assignment, []
         if assignment.mode is Mode.PREEMPT:
-            targets = self._targets(info, assignment.total_requests(info), assignment.needing_preemption())
+            queue = self.state.cluster_queues[info.cluster_queue]
+            requests = placement_requests(info, assignment, queue) if queue.topologies else {}
+
+            def fits_topology() -> bool:
+                return not any(one.failure for one in place_all(queue, requests).values())
+
+            usage, lacking = assignment.total_requests(info), assignment.needing_preemption()
+            targets = self._targets(info, usage, lacking, fits_topology)
             if targets:
                 return assignment, targets
         return None
@@ -176,8 +205,14 @@ class AdmissionCycle:
                 best, high = (middle, found), middle
         return best[1] if best is not None and best[0] == low else None
 
-    def _targets(self, info: WorkloadInfo, usage: Quantities, lacking: set[FlavorResource]) -> list[Target]:
-        request = PreemptionRequest(self.state, info, usage, lacking, self.now)
+    def _targets(
+        self,
+        info: WorkloadInfo,
+        usage: Quantities,
+        lacking: set[FlavorResource],
+        fits_topology: Callable[[], bool] = lambda: True,
+    ) -> list[Target]:
+        request = PreemptionRequest(self.state, info, usage, lacking, self.now, fits_topology)
         by_usage = self.settings.usage_fair_sharing
         if self.settings.fair_sharing is None:
             return find_targets(request, by_usage=by_usage)
@@ -240,17 +275,21 @@ class AdmissionCycle:
         elif mode is Mode.PREEMPT and not entry.targets:
             entry.requeue, entry.reason = Requeue.NO_PREEMPTION_CANDIDATES, "WaitingForQuota"
             if queue.preemption.reclaim_within_cohort != ANY:
-                queue.add(_reservation(entry, queue))  # so that others in the cohort do not take what it waits for
+                # So that others in the cohort do not take what it waits for.
+                queue.add(_reservation(entry, queue))
+                self.state.use_topology(_topology_usage(entry, queue))
         elif mode is Mode.DEFERRED_FIT:
             entry.requeue, entry.reason = Requeue.PENDING_PREEMPTION, "WaitingForPreemptedWorkloads"
             entry.outcome, entry.info.scan = Outcome.PREEMPTING, None
             queue.add(_usage(entry))
+            self.state.use_topology(_topology_usage(entry, queue))
         elif any(target.info.key in self._preempted for target in entry.targets) or not fits:
             entry.outcome, entry.reason = Outcome.SKIPPED, "WaitingForQuota"
             entry.requeue = Requeue.FAILED_AFTER_NOMINATION
         else:
             self._preempted |= {target.info.key: target.info for target in entry.targets}
             queue.add(_usage(entry))
+            self.state.use_topology(_topology_usage(entry, queue))
             if mode is Mode.PREEMPT:
                 entry.outcome, entry.info.scan = Outcome.PREEMPTING, None
                 entry.requeue, entry.reason = Requeue.PENDING_PREEMPTION, "WaitingForPreemptedWorkloads"
@@ -260,19 +299,30 @@ class AdmissionCycle:
     def _updated_fits(self, entry: Entry, queue: ClusterQueueNode) -> bool:
         """Whether an entry fits beside those before it.
 
-        Where it would preempt what another one preempts already, it is nominated anew as if that were gone.
+        Where it would preempt what another one preempts already, it is nominated anew as if that were gone; where only
+        its domains were taken by another one, for other domains. Its flavors stay the same.
         """
-        if any(target.info.key in self._preempted for target in entry.targets):
-            assert entry.assignment is not None
-            with self.state.without(self._preempted.values()):
-                entry.info.scan, entry.info.nomination = None, entry.assignment.nomination()
-                self._assign(entry, queue)
-            entry.info.nomination = None
-            if entry.assignment.mode is Mode.FIT:
-                entry.assignment.force_mode(Mode.DEFERRED_FIT)
+        fits, fits_quota = self._fits(entry, queue)
+        overlaps = any(target.info.key in self._preempted for target in entry.targets)
+        if not overlaps and (fits or not fits_quota):
+            return fits
+        assert entry.assignment is not None
+        with self.state.without(self._preempted.values() if overlaps else ()):
+            entry.info.scan, entry.info.nomination = None, entry.assignment.nomination()
+            self._assign(entry, queue)
+        entry.info.nomination = None
+        if overlaps and entry.assignment.mode is Mode.FIT:
+            entry.assignment.force_mode(Mode.DEFERRED_FIT)
+        return self._fits(entry, queue)[0]
+
+    def _fits(self, entry: Entry, queue: ClusterQueueNode) -> tuple[bool, bool]:
+        """Whether an entry fits once all targets are gone, and whether its quota does."""
         gone = self._preempted | {target.info.key: target.info for target in entry.targets}
         with self.state.without_usage_of(gone.values()):
-            return queue.fits(_usage(entry))
+            fits_quota = queue.fits(_usage(entry))
+            domains = _topology_usage(entry, queue)
+            fits = fits_quota and all(queue.topologies[name].fits(used) for name, used in domains.items())
+        return fits, fits_quota
 
     def _admit(self, entry: Entry) -> None:
         info, assignment = entry.info, entry.assignment
@@ -280,6 +330,7 @@ class AdmissionCycle:
         for requested, assigned in zip(info.pod_sets, assignment.pod_sets, strict=True):
             requested.count, requested.requests = assigned.count, dict(assigned.requests)
             requested.flavors = {name: flavor.name for name, flavor in assigned.flavors.items()}
+            requested.topology = assigned.topology
         info.scan = None
         info.workload = with_quota(info, self.now)
         self.state.add(info)
@@ -290,6 +341,13 @@ def _usage(entry: Entry) -> Quantities:
     if entry.info.has_quota or entry.assignment is None:
         return {}
     return entry.assignment.usage
+
+
+def _topology_usage(entry: Entry, queue: ClusterQueueNode) -> TopologyUsage:
+    """What an entry adds to the usage of domains."""
+    if entry.info.has_quota or entry.assignment is None:
+        return {}
+    return entry.assignment.topology_usage(entry.info, queue.topologies)
 
 
 def _reservation(entry: Entry, queue: ClusterQueueNode) -> Quantities:

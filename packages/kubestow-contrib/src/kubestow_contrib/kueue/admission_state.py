@@ -16,7 +16,10 @@ from kubestow_contrib.kueue.objects import (
     ResourceFlavor,
 )
 from kubestow_contrib.kueue.quota_tree import CohortNode, FlavorResource, Quantities, QuotaNode, quotas_of, root_of
+from kubestow_contrib.kueue.topology import FlavorTopology, TopologyUsage
 from kubestow_contrib.kueue.workload_info import WorkloadInfo
+
+_PROVISIONING = "kueue.x-k8s.io/provisioning-request"
 
 
 class ClusterQueueNode(QuotaNode):
@@ -37,9 +40,19 @@ class ClusterQueueNode(QuotaNode):
         self.namespaces: Selector | None = None if selector is None else compile_selector(selector)
         self.checks = obj.checks
         self.workloads: dict[str, WorkloadInfo] = {}
+        #: The topologies of its flavors that have one, shared with other queues.
+        self.topologies: dict[str, FlavorTopology] = {}
+        #: The flavors whose nodes are only provisioned after quota is reserved, so that topology is assigned later.
+        self.provisioned: set[str] = set()
         self.generation = 1
         self.problem = ""
         self.subtree_quota = {fr: quota.nominal for fr, quota in self.quotas.items()}
+
+    @property
+    def is_topology_only(self) -> bool:
+        """Whether all its flavors have a topology, so that pods are placed by it even if they do not ask for it."""
+        names = {flavor.name for group in self.groups for flavor in group.flavors}
+        return bool(self.topologies) and names <= set(self.topologies)
 
     def group_of(self, resource: str) -> int | None:
         """The index of the resource group that covers a resource."""
@@ -95,7 +108,10 @@ class AdmissionState:
         cohorts: Iterable[Cohort] = (),
         flavors: Iterable[ResourceFlavor] = (),
         checks: Iterable[AdmissionCheck] | None = None,
+        topologies: Mapping[str, FlavorTopology] | None = None,
     ) -> None:
+        checks = None if checks is None else list(checks)
+        self.topologies = dict(topologies or {})
         self.flavors = {obj.metadata.name: obj for obj in flavors}
         self.cohorts: dict[str, CohortNode] = {}
         self.cluster_queues: dict[str, ClusterQueueNode] = {}
@@ -110,6 +126,12 @@ class AdmissionState:
         for obj in sorted(cluster_queues, key=lambda obj: obj.metadata.name):
             queue = self.cluster_queues[obj.metadata.name] = ClusterQueueNode(obj)
             queue.problem = self._problem(obj)
+            names = [flavor.name for group in queue.groups for flavor in group.flavors]
+            queue.topologies = {name: self.topologies[name] for name in names if name in self.topologies}
+            provisioning = {one.metadata.name for one in checks or () if one.spec.controller_name == _PROVISIONING}
+            for check in obj.checks:
+                if check.name in provisioning:
+                    queue.provisioned |= set(check.on_flavors or names)
             if obj.cohort_name:
                 self._join(queue, obj.cohort_name)
         cyclic = {name for name, node in self.cohorts.items() if _is_in_cycle(node)}
@@ -146,6 +168,9 @@ class AdmissionState:
             for flavor in group.flavors:
                 if flavor.name not in self.flavors:
                     return f"there is no ResourceFlavor {flavor.name}"
+                topology = self.flavors[flavor.name].spec.topology_name
+                if topology is not None and flavor.name not in self.topologies:
+                    return f"there is no Topology {topology} of ResourceFlavor {flavor.name}"
         for check in obj.checks if self._active_checks is not None else ():
             assert self._active_checks is not None
             if check.name not in self._active_checks:
@@ -162,21 +187,34 @@ class AdmissionState:
         if queue is not None:
             queue.workloads[info.key] = info
             queue.add(info.usage())
+            self.use_topology(info.topology_usage())
 
     def remove(self, info: WorkloadInfo) -> None:
         """Stop counting the usage of a Workload."""
         queue = self.cluster_queues.get(info.cluster_queue)
         if queue is not None and queue.workloads.pop(info.key, None) is not None:
             queue.remove(info.usage())
+            self.use_topology(info.topology_usage(), -1)
+
+    def use_topology(self, usage: TopologyUsage, sign: int = 1) -> None:
+        """Use domains of nodes, or (-1) free them: of hosts in all topologies that know them."""
+        for flavor, domains in usage.items():
+            own = self.topologies.get(flavor)
+            if own is None:
+                continue
+            for topology in self.topologies.values() if own.by_host else (own,):
+                if topology is own or topology.by_host:
+                    for domain in domains:
+                        topology.use(domain, sign)
 
     def release(self, info: WorkloadInfo) -> None:
         """Remove a Workload for good, so that its quota is free."""
         self.remove(info)
         queue = self.cluster_queues[info.cluster_queue]
         root = root_of(queue)
-        for other in self.cluster_queues.values():
-            if root_of(other) is root:
-                other.generation += 1
+        for other in root.subtree_queues() if isinstance(root, CohortNode) else (queue,):
+            assert isinstance(other, ClusterQueueNode)
+            other.generation += 1
 
     @contextmanager
     def without(self, infos: Iterable[WorkloadInfo]) -> Iterator[None]:
@@ -193,25 +231,30 @@ class AdmissionState:
     @contextmanager
     def without_usage_of(self, infos: Iterable[WorkloadInfo]) -> Iterator[None]:
         """Do without the usage of some Workloads within a block; they stay in their ClusterQueues."""
-        freed = [(self.cluster_queues[info.cluster_queue], info.usage()) for info in infos]
-        for queue, usage in freed:
+        freed = [(self.cluster_queues[info.cluster_queue], info.usage(), info.topology_usage()) for info in infos]
+        for queue, usage, domains in freed:
             queue.remove(usage)
+            self.use_topology(domains, -1)
         try:
             yield
         finally:
-            for queue, usage in reversed(freed):
+            for queue, usage, domains in reversed(freed):
                 queue.add(usage)
+                self.use_topology(domains)
 
     @contextmanager
     def trial(self) -> Iterator[None]:
         """Undo at the end of the block what it changes in usage; Workloads with quota stay as they are."""
         nodes = (*self.cohorts.values(), *self.cluster_queues.values())
         before = [(node, dict(node.usage)) for node in nodes]
+        domains = [(topology, topology.copy_of_use()) for topology in self.topologies.values()]
         try:
             yield
         finally:
             for node, usage in before:
                 node.usage = usage
+            for topology, used in domains:
+                topology.restore_use(used)
 
 
 def _is_in_cycle(node: CohortNode) -> bool:

@@ -6,9 +6,11 @@ to be admitted then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 
 from kubestow.reports.model import amount_text, counted
 from kubestow_contrib.kueue.admission import Admission
@@ -22,13 +24,15 @@ from kubestow_contrib.kueue.flavor_assignment import (
     Reason,
     Shortage,
     Uncovered,
+    Unplaceable,
 )
 from kubestow_contrib.kueue.jobs import owner_of
 from kubestow_contrib.kueue.quota_tree import CohortNode, FlavorResource, QuotaNode, root_of
 from kubestow_contrib.kueue.workload_info import WorkloadInfo
 
-#: So many Workloads are tried as those that would have to end.
-_MOST_TRIED = 64
+_MOST_NAMED = 8
+#: So many times the queues are settled again at most, for Workloads whose end may suffice.
+_MOST_SETTLED = 32
 
 
 def assignment_now(admission: Admission, info: WorkloadInfo) -> Assignment:
@@ -64,6 +68,8 @@ def reason_text(reason: Reason, queue: ClusterQueueNode) -> str:
     match reason:
         case Mismatch():
             return f"flavor {reason.flavor} {reason.problem}"
+        case Unplaceable():
+            return f"flavor {reason.flavor}: {reason.problem}"
         case Uncovered():
             return f"ClusterQueue {queue.name} has no quota for {reason.resource}"
         case Shortage():
@@ -84,11 +90,32 @@ def reasons_text(reasons: Iterable[Reason], queue: ClusterQueueNode) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Setting:
-    """The queues as they are, made anew without some Workloads, and when Workloads end, as far as that is known."""
+class _Trial:
+    """A waiting Workload in settled queues, which can be made anew and settled again without others.
 
+    ``ends`` says when Workloads end, as far as that is known.
+    """
+
+    admission: Admission
+    info: WorkloadInfo
     settled_without: Callable[[frozenset[str]], Admission]
     ends: Mapping[str, float]
+
+    def has_quota_without(self, ended: Iterable[WorkloadInfo]) -> bool:
+        """Whether there is quota for it without some others, as long as no other Workload takes that."""
+        with self.admission.state.without(ended):
+            return assignment_now(self.admission, self.info).mode is Mode.FIT
+
+    def is_admitted_without(self, ended: Sequence[WorkloadInfo]) -> bool:
+        """Whether it is admitted once some others have ended."""
+        if not self.has_quota_without(ended):
+            return False
+        settled = self.settled_without(frozenset(one.key for one in ended))
+        return self.info.key in settled.state.cluster_queues[self.info.cluster_queue].workloads
+
+    def end_of(self, info: WorkloadInfo) -> float:
+        """When a Workload ends; infinite if that is not known."""
+        return self.ends.get(info.key, math.inf)
 
 
 def why_waiting(
@@ -99,7 +126,8 @@ def why_waiting(
 ) -> Iterator[str]:
     """Lines about a Workload that waits in a settled :class:`Admission`.
 
-    ``settled_without`` makes the settled queues without the Workloads of some keys; ``ends`` says when Workloads end.
+    ``settled_without`` makes these queues anew without the Workloads of some keys, settled again; ``ends`` says when
+    Workloads end, in seconds since the epoch.
     """
     queue = admission.state.cluster_queues[info.cluster_queue]
     if queue.problem:
@@ -113,7 +141,6 @@ def why_waiting(
     keys = [one.key for one in waiting]
     position = keys.index(info.key) + 1 if info.key in keys else 1
     assignment = assignment_now(admission, info)
-    setting = _Setting(settled_without, ends)
     if assignment.mode is Mode.FIT:
         before = _job_name(waiting[0]) if waiting and position > 1 else ""
         yield f"not admitted: there is quota, but {before or 'another'} is before it" + (
@@ -126,55 +153,56 @@ def why_waiting(
     if assignment.mode is Mode.NO_FIT and assignment.quota_reason in ("ExceedsMaxQuota", "NoMatchingFlavor"):
         yield "it is not admitted whatever ends"
         return
-    yield from _what_would_help(admission, info, setting)
+    yield from _what_would_help(_Trial(admission, info, settled_without, ends))
 
 
-def _what_would_help(admission: Admission, info: WorkloadInfo, setting: _Setting) -> Iterator[str]:
-    root = root_of(admission.state.cluster_queues[info.cluster_queue])
+def _what_would_help(trial: _Trial) -> Iterator[str]:
+    root = root_of(trial.admission.state.cluster_queues[trial.info.cluster_queue])
     queues = list(root.subtree_queues()) if isinstance(root, CohortNode) else [root]
     running = [one for queue in queues if isinstance(queue, ClusterQueueNode) for one in queue.workloads.values()]
-    running.sort(key=lambda one: (setting.ends.get(one.key, float("inf")), one.key))
+    running.sort(key=lambda one: (trial.end_of(one), one.key))
     if not running:
         yield "nothing runs whose end would free quota for it"
         return
-    for one in running[:_MOST_TRIED]:
-        if _is_admitted_without(setting, info, (one,)):
-            yield f"it would be admitted when {_job_name(one)} ends{_time_text(setting.ends.get(one.key))}"
+    sufficing = (one for one in running if trial.has_quota_without((one,)))
+    for one in islice(sufficing, _MOST_SETTLED):
+        if trial.is_admitted_without((one,)):
+            yield f"it would be admitted when {_job_name(one)} ends{_time_text(trial.end_of(one))}"
             return
-    few = _fewest_first(setting, info, running)
-    if few is None:
+    several = _first_to_end(trial, running)
+    if several is None:
         others = counted(len(running), "job")
         yield f"it would not be admitted even if the {others} ended that run in its cohort: others are before it"
         return
-    names = ", ".join(_job_name(one) for one in few[:-1]) + f" and {_job_name(few[-1])}"
-    last = max((setting.ends.get(one.key, float("inf")) for one in few), default=float("inf"))
-    yield f"it would be admitted when {names} end{_time_text(None if last == float('inf') else last)}"
+    named = [_job_name(one) for one in several[:_MOST_NAMED]]
+    named[-1:] = [named[-1]] if len(several) <= _MOST_NAMED else [f"{len(several) - _MOST_NAMED + 1} others"]
+    names = f"{', '.join(named[:-1])} and {named[-1]}"
+    yield f"it would be admitted when {names} end{_time_text(max(map(trial.end_of, several)))}"
 
 
-def _fewest_first(
-    setting: _Setting, info: WorkloadInfo, running: Sequence[WorkloadInfo]
-) -> tuple[WorkloadInfo, ...] | None:
-    """The first Workloads in their order, without those that need not end; None if all together do not suffice."""
-    low, high = 1, len(running)
-    if not _is_admitted_without(setting, info, running):
+def _first_to_end(trial: _Trial, running: Sequence[WorkloadInfo]) -> list[WorkloadInfo] | None:
+    """The first Workloads in their order that have to end, without those that need not; None if all do not suffice."""
+    everything = len(running)
+    low = next((number for number in range(1, everything + 1) if trial.has_quota_without(running[:number])), None)
+    if low is None:
         return None
+    high = low
+    while not trial.is_admitted_without(running[:high]):
+        if high == everything:
+            return None
+        low, high = high + 1, min(2 * high, everything)  # those before it in the queues take more
     while low < high:
         middle = (low + high) // 2
-        if _is_admitted_without(setting, info, running[:middle]):
+        if trial.is_admitted_without(running[:middle]):
             high = middle
         else:
             low = middle + 1
     kept = list(running[:high])
-    for one in list(kept) if high <= _MOST_TRIED else ():
+    for one in running[:high] if high <= _MOST_SETTLED else ():
         rest = [other for other in kept if other is not one]
-        if rest and _is_admitted_without(setting, info, rest):
+        if len(rest) > 1 and trial.is_admitted_without(rest):
             kept = rest
-    return tuple(kept)
-
-
-def _is_admitted_without(setting: _Setting, info: WorkloadInfo, ended: Iterable[WorkloadInfo]) -> bool:
-    settled = setting.settled_without(frozenset(one.key for one in ended))
-    return info.key in settled.state.cluster_queues[info.cluster_queue].workloads
+    return kept
 
 
 def _job_name(info: WorkloadInfo) -> str:
@@ -182,5 +210,5 @@ def _job_name(info: WorkloadInfo) -> str:
     return f"{owner.kind.lower()} {owner.name}"
 
 
-def _time_text(moment: float | None) -> str:
-    return "" if moment is None else f" (about {datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC)"
+def _time_text(moment: float) -> str:
+    return "" if math.isinf(moment) else f" (about {datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC)"

@@ -9,7 +9,7 @@ behind it. (Source: Kueue ``pkg/scheduler/flavorassigner``.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -24,10 +24,19 @@ from kubestow_contrib.kueue.objects import (
     PREEMPTION_OVER_BORROWING,
     TRY_NEXT_FLAVOR,
     FlavorFungibility,
+    PodSet,
     ResourceFlavor,
 )
-from kubestow_contrib.kueue.quota_tree import FlavorResource, Quantities, lowest_fitting_height
-from kubestow_contrib.kueue.workload_info import Amounts, FlavorScan, PodSetRequests, WorkloadInfo
+from kubestow_contrib.kueue.quota_tree import Amounts, FlavorResource, Quantities, lowest_fitting_height
+from kubestow_contrib.kueue.topology import (
+    DomainUsage,
+    Placement,
+    PlacementRequest,
+    TopologyAssignment,
+    TopologyUsage,
+    Values,
+)
+from kubestow_contrib.kueue.workload_info import FlavorScan, PodSetRequests, WorkloadInfo, pod_requests
 
 PODS = "pods"
 
@@ -115,10 +124,23 @@ class Uncovered:
         return "NoMatchingFlavor"
 
 
+@dataclass(frozen=True, slots=True)
+class Unplaceable:
+    """Why the pods of a flavor cannot be placed in its topology: ``problem`` is a clause."""
+
+    flavor: str
+    problem: str
+
+    @property
+    def quota_reason(self) -> str:
+        """The reason in the condition ``QuotaReserved``."""
+        return "TopologyPlacementFailed"
+
+
 #: The reasons of the condition ``QuotaReserved``, the least severe first.
 _BY_SEVERITY = ("", "TopologyPlacementFailed", "WaitingForQuota", "ExceedsMaxQuota", "NoMatchingFlavor")
 
-Reason = Shortage | Mismatch | Uncovered
+Reason = Shortage | Mismatch | Uncovered | Unplaceable
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +169,10 @@ class FlavorAssignment:
 
 @dataclass(slots=True)
 class PodSetAssignment:
-    """The flavors of a pod set by resource; none, and reasons, if it does not fit."""
+    """The flavors of a pod set by resource; none, and reasons, if it does not fit.
+
+    ``topology`` has the domains of its pods. ``is_ambiguous`` if its flavors do not have one topology.
+    """
 
     name: str
     count: int
@@ -155,10 +180,14 @@ class PodSetAssignment:
     flavors: dict[str, FlavorAssignment] = field(default_factory=dict)
     reasons: tuple[Reason, ...] = ()
     attempts: tuple[FlavorAttempt, ...] = ()
+    topology: TopologyAssignment | None = None
+    is_ambiguous: bool = False
 
     @property
     def mode(self) -> Mode:
         """The worst mode of its flavors."""
+        if self.is_ambiguous:
+            return Mode.NO_FIT
         if not self.reasons:
             return Mode.FIT
         return min((one.mode for one in self.flavors.values()), default=Mode.NO_FIT)
@@ -191,6 +220,27 @@ class Assignment:
         for pod_set in self.pod_sets:
             for flavor in pod_set.flavors.values():
                 flavor.mode = mode
+
+    def set_mode(self, names: Iterable[str], mode: Mode) -> None:
+        """Set the mode of all flavors of some pod sets, and thereby that of the assignment."""
+        for pod_set in self.pod_sets:
+            if pod_set.name in names:
+                self.forced_mode = mode
+                for flavor in pod_set.flavors.values():
+                    flavor.mode = mode
+
+    def topology_usage(self, info: WorkloadInfo, flavors: Collection[str]) -> TopologyUsage:
+        """What it uses of the domains of ``flavors``, those with a topology. Raises InvalidQuantity."""
+        used: TopologyUsage = {}
+        specs = {one.name: one for one in info.workload.spec.pod_sets}
+        for pod_set in self.pod_sets:
+            if pod_set.topology is None:
+                continue
+            of_one = pod_requests(specs[pod_set.name])
+            for name in {flavor.name for flavor in pod_set.flavors.values()} & set(flavors):
+                domains = used.setdefault(name, [])
+                domains += [DomainUsage(one.values, of_one, one.count) for one in pod_set.topology.domains]
+        return used
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
@@ -262,9 +312,9 @@ class FlavorAssigner:
                 one.requests[PODS] = one.count
         assignment = Assignment([], {}, FlavorScan((), self.queue.generation, self.cycle, info.shape))
         tried: list[Mapping[str, int]] = []
+        failed = False
         for indexes in _pod_set_groups(info):
             assigned = self._assign_together(info, [requested[i] for i in indexes], indexes, assignment.usage)
-            failed = False
             for pod_set in assigned:
                 assignment.pod_sets.append(pod_set)
                 for resource, flavor in pod_set.flavors.items():
@@ -277,7 +327,32 @@ class FlavorAssigner:
                 break
         scan = assignment.scan
         assignment.scan = FlavorScan(tuple(tried), scan.generation, scan.cycle, scan.shape)
+        if self.queue.topologies and not failed and assignment.mode is not Mode.NO_FIT:
+            self._place(info, assignment)
         return assignment
+
+    def _place(self, info: WorkloadInfo, assignment: Assignment) -> None:
+        """Find the domains of all pods that are placed by topology; they may need preemption, too, or never fit."""
+        requests = placement_requests(info, assignment, self.queue)
+        if assignment.mode is Mode.FIT:
+            placed = place_all(self.queue, requests)
+            failure = next(((name, one.failure) for name, one in placed.items() if one.failure), None)
+            if failure is None:
+                for pod_set in assignment.pod_sets:
+                    if pod_set.name in placed:
+                        pod_set.topology = placed[pod_set.name].assignment
+            else:
+                _add_failure(assignment, *failure)
+                assignment.set_mode([failure[0]], Mode.PREEMPT)
+        if assignment.mode is Mode.PREEMPT:
+            placed = place_all(self.queue, requests, empty=True)
+            failure = next(((name, one.failure) for name, one in placed.items() if one.failure), None)
+            if failure is None:
+                names = [one.pod_set.name for of_flavor in requests.values() for one in of_flavor]
+                assignment.set_mode(names, Mode.PREEMPT)
+            else:
+                _add_failure(assignment, *failure, never=True)
+                assignment.set_mode([failure[0]], Mode.NO_FIT)
 
     def _assign_together(
         self, info: WorkloadInfo, requested: Sequence[PodSetRequests], indexes: Sequence[int], used: Quantities
@@ -345,7 +420,7 @@ class FlavorAssigner:
             name = group.flavors[index].name
             if nominated is not None and name not in nominated:
                 continue
-            mismatch = self._mismatch(name, [one.template.spec for one in pods])
+            mismatch = self._mismatch(name, pods, group.covered_resources)
             if mismatch is not None:
                 reasons.append(mismatch)
                 attempts.append(FlavorAttempt(group_index, name, Preemption.NO_FIT, 0, (mismatch,)))
@@ -373,13 +448,16 @@ class FlavorAssigner:
             assigned.tried = -1 if index == last else index
         return best, ([] if best_quality[0] is Preemption.FIT else reasons), attempts
 
-    def _mismatch(self, name: str, specs: Iterable[PodSpec]) -> Mismatch | None:
-        """Why pods cannot run on nodes of a flavor, by its taints and labels."""
+    def _mismatch(self, name: str, pod_sets: Iterable[PodSet], covered: Collection[str]) -> Mismatch | None:
+        """Why pods cannot run on nodes of a flavor, by its topology, taints and labels."""
         flavor = self.flavors.get(name)
         if flavor is None:
             return Mismatch(name, "does not exist")
         labels = flavor.spec.node_labels
-        for spec in specs:
+        for pod_set in pod_sets:
+            if problem := self._topology_problem(flavor, pod_set, covered):
+                return Mismatch(name, problem)
+            spec = pod_set.template.spec
             tolerations = (*spec.tolerations, *flavor.spec.tolerations)
             taints = untolerated(
                 flavor.spec.node_taints, tolerations, effects=(NO_SCHEDULE, NO_EXECUTE), comparisons=True
@@ -390,6 +468,20 @@ class FlavorAssigner:
             if not _selects_flavor(spec, labels):
                 return Mismatch(name, "does not match the node selector or affinity")
         return None
+
+    def _topology_problem(self, flavor: ResourceFlavor, pod_set: PodSet, covered: Collection[str]) -> str:
+        """Why a flavor is not for pods by the topology that one of them has; "" if it is."""
+        request = pod_set.topology_request
+        if request is None or not request.is_explicit:
+            with_topology = flavor.spec.topology_name is not None and not self.queue.is_topology_only
+            return "is only for topology-aware scheduling" if with_topology else ""
+        if flavor.spec.topology_name is None:
+            requested = any(resource in covered for resource in pod_requests(pod_set))
+            return "has no topology" if requested else ""
+        topology = self.queue.topologies.get(flavor.metadata.name)
+        if topology is None:
+            return "has a topology that does not exist"
+        return "" if topology.has_levels(request) else "does not have the requested level of topology"
 
     def _how(self, info: WorkloadInfo, fr: FlavorResource, wanted: int) -> tuple[Preemption, int, Shortage | None]:
         """How an amount of a flavor can be had, how far by borrowing, and what is missing."""
@@ -410,6 +502,57 @@ class FlavorAssigner:
 
 def _most_severe(reasons: Iterable[str]) -> str:
     return max(reasons, key=_BY_SEVERITY.index, default="")
+
+
+def placement_requests(
+    info: WorkloadInfo, assignment: Assignment, queue: ClusterQueueNode
+) -> dict[str, list[PlacementRequest]]:
+    """The pods to place by topology, by flavor; pod sets whose flavors have several topologies are marked so."""
+    found: dict[str, list[PlacementRequest]] = {}
+    specs = {one.name: one for one in info.workload.spec.pod_sets}
+    for assigned in assignment.pod_sets:
+        spec = specs[assigned.name]
+        is_explicit = spec.topology_request is not None and spec.topology_request.is_explicit
+        if not (is_explicit or queue.is_topology_only) or not assigned.count or assigned.topology is not None:
+            continue
+        names = sorted({flavor.name for flavor in assigned.flavors.values()} & set(queue.topologies))
+        if len(names) != 1:
+            assigned.is_ambiguous = True
+            assigned.reasons += (Unplaceable(", ".join(names), "one flavor with a topology is needed"),)
+            continue
+        if names[0] in queue.provisioned and not info.has_quota:
+            continue  # the nodes do not exist before the check is ready
+        request = PlacementRequest(spec, assigned.count, pod_requests(spec), is_implied=not is_explicit)
+        found.setdefault(names[0], []).append(request)
+    return found
+
+
+def place_all(
+    queue: ClusterQueueNode, requests: Mapping[str, Sequence[PlacementRequest]], *, empty: bool = False
+) -> dict[str, Placement]:
+    """Where the pods of all flavors go, by pod set; ``empty`` ignores what Workloads use."""
+    placed: dict[str, Placement] = {}
+    on_hosts: dict[Values, Amounts] = {}
+    for name in sorted(requests):
+        topology = queue.topologies[name]
+        placed |= topology.place(requests[name], on_hosts if topology.by_host else None, empty=empty)
+    return placed
+
+
+def _add_failure(assignment: Assignment, name: str, failure: str, *, never: bool = False) -> None:
+    """Say of a pod set that it cannot be placed, if ``never``, not even where nothing else runs."""
+    for pod_set in assignment.pod_sets:
+        if pod_set.name == name:
+            flavor = next(iter(pod_set.flavors.values()), None)
+            reason = Unplaceable("" if flavor is None else flavor.name, failure)
+            pod_set.reasons += (reason,)
+            if never:
+                pod_set.attempts = tuple(
+                    FlavorAttempt(one.group, one.flavor, Preemption.NO_FIT, one.borrowing, (reason,))
+                    if one.flavor == reason.flavor
+                    else one
+                    for one in pod_set.attempts
+                )
 
 
 def _pod_set_groups(info: WorkloadInfo) -> list[list[int]]:

@@ -8,13 +8,14 @@ counted from its admission.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from kubestow.api.core import Namespace
+from kubestow.api.core import Namespace, Node, Pod
 from kubestow.api.custom import CustomObject
 from kubestow.api.formats.duration import Duration
 from kubestow.api.meta import APIObject, convert, decode
@@ -40,9 +41,11 @@ from kubestow_contrib.kueue.objects import (
     Cohort,
     LocalQueue,
     ResourceFlavor,
+    Topology,
     Workload,
     WorkloadPriorityClass,
 )
+from kubestow_contrib.kueue.pending_workloads import queues_of_tree
 from kubestow_contrib.kueue.workload_info import WorkloadInfo, seconds_of
 
 T = TypeVar("T", bound=CustomObject)
@@ -53,6 +56,7 @@ _KINDS: tuple[type[CustomObject], ...] = (
     Cohort,
     LocalQueue,
     ResourceFlavor,
+    Topology,
     Workload,
     WorkloadPriorityClass,
 )
@@ -191,14 +195,17 @@ class KueueQueues:
             workloads=[one for one in found[Workload].values() if not one.is_in(FINISHED)],
             checks=list(found[AdmissionCheck].values()) or None,
             priority_classes=list(found[WorkloadPriorityClass].values()),
+            topologies=list(found[Topology].values()),
+            nodes=[node for node in cluster.nodes if _is_ready(node)],
         )
+        self._objects.pods = _pods_without_topology(cluster.pods, self._objects.workloads)
         self._namespaces = {
             obj.metadata.name: obj.metadata.labels for obj in cluster.objects if isinstance(obj, Namespace)
         }
         for local in (*self._objects.local_queues, *self._objects.workloads):
             self._know_namespace(local.metadata.namespace)
         self._classes = {one.metadata.name: one for one in self._objects.priority_classes}
-        self._admission = self._admission_without(frozenset())
+        self._admission = self._admission_of(self._objects)
         #: All Workloads that have not ended, by key, and the Jobs that they were made of.
         self._infos: dict[str, WorkloadInfo] = {}
         self._jobs: dict[str, dict[str, Any]] = {}
@@ -213,20 +220,18 @@ class KueueQueues:
     def _know_namespace(self, name: str) -> None:
         self._namespaces.setdefault(name, {"kubernetes.io/metadata.name": name})
 
-    def _admission_without(self, keys: frozenset[str]) -> Admission:
-        """The queues as they were read, without the Workloads of some keys."""
-        objects = self._objects
-        kept = [one for one in objects.workloads if f"{one.metadata.namespace}/{one.metadata.name}" not in keys]
-        without = KueueObjects(
-            objects.cluster_queues, objects.cohorts, objects.flavors, objects.local_queues, kept, objects.checks
-        )
+    def _admission_of(self, objects: KueueObjects) -> Admission:
         try:
-            return Admission(without, self._namespaces, self._settings, self._now)
+            return Admission(objects, self._namespaces, self._settings, self._now)
         except InvalidObject as error:
             raise InputError("Kueue", str(error)) from None
+        except IndexError:
+            raise InputError("Kueue", "a topology assignment of a Workload lacks values or numbers of pods") from None
 
-    def _settled_without(self, keys: frozenset[str]) -> Admission:
-        admission = self._admission_without(keys)
+    def _settled(self, workloads: Iterable[Workload], queues: Container[str]) -> Admission:
+        """Some of the ClusterQueues, with Workloads, after all that can be admitted now."""
+        kept = [one for one in self._objects.cluster_queues if one.metadata.name in queues]
+        admission = self._admission_of(replace(self._objects, cluster_queues=kept, workloads=list(workloads)))
         for _ in admission.settle(self._now):
             pass
         return admission
@@ -340,14 +345,48 @@ class KueueQueues:
             ]
             return [line, *waiting]
         lines = [f"Workload {name} in LocalQueue {workload.spec.queue_name}:"]
-        admission = self._settled_without(frozenset())
-        if problem := admission.problems.get(info.key):
-            return [*lines, f"not admitted: {problem}"]
-        info.cluster_queue = admission.cluster_queue_of(workload)
-        if info.key in admission.state.cluster_queues[info.cluster_queue].workloads:
+        name = self._admission.cluster_queue_of(workload)
+        queue = self._admission.state.cluster_queues.get(name)
+        if queue is None or info.key in self._admission.problems:
+            return [*lines, f"not admitted: {self._admission.problems.get(info.key, '')}"]
+        # Quota is lent within one tree of cohorts only.
+        tree = set(queues_of_tree(queue))
+        own = [one for one in self._objects.workloads if self._queue_of(one) in tree]
+        admission = self._settled(own, tree)
+        info.cluster_queue = name
+        if info.key in admission.state.cluster_queues[name].workloads:
             return [*lines, "it is admitted in the next cycle"]
+        settled = {one.key: one.workload for one in _all_of(admission)}
+
+        def settled_without(keys: frozenset[str]) -> Admission:
+            return self._settled([one for key, one in settled.items() if key not in keys], tree)
+
         ends = {one.job: one.ends for one in self.running() if one.ends is not None}
-        return [*lines, *why_waiting(admission, info, self._settled_without, ends)]
+        return [*lines, *why_waiting(admission, info, settled_without, ends)]
+
+    def _queue_of(self, workload: Workload) -> str:
+        admission = workload.status.admission
+        return self._admission.cluster_queue_of(workload) if admission is None else admission.cluster_queue
+
+
+def _is_ready(node: Node) -> bool:
+    """Whether a node is ready, as far as it says so."""
+    return all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
+
+
+def _pods_without_topology(pods: Iterable[Pod], workloads: Iterable[Workload]) -> list[Pod]:
+    """The pods on nodes that are not of Workloads with a topology assignment, whose usage that assignment says."""
+    placed = set()
+    for workload in workloads:
+        admission = workload.status.admission
+        if admission is not None and any(one.topology_assignment for one in admission.pod_set_assignments):
+            placed.add(owner_of(workload))
+    return [pod for pod in pods if pod.spec.node_name and _owner_of_pod(pod) not in placed]
+
+
+def _owner_of_pod(pod: Pod) -> Owner | None:
+    controller = pod.metadata.controller
+    return None if controller is None else Owner(controller.kind, pod.metadata.namespace, controller.name)
 
 
 def _is_of(workload: Workload, owner: Owner) -> bool:
@@ -357,6 +396,14 @@ def _is_of(workload: Workload, owner: Owner) -> bool:
         owner[1:] == one[1:] and owner.kind.lower() in (one.kind.lower(), f"{one.kind.lower()}s")
         for one in (owner_of(workload), own)
     )
+
+
+def _all_of(admission: Admission) -> Iterator[WorkloadInfo]:
+    """The Workloads with quota, and those that wait."""
+    for queue in admission.state.cluster_queues.values():
+        yield from queue.workloads.values()
+    for pending in admission.pending.values():
+        yield from pending.waiting()
 
 
 def _flavors_of(info: WorkloadInfo) -> list[str]:

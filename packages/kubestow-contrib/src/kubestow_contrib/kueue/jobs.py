@@ -29,6 +29,7 @@ from kubestow_contrib.kueue.objects import (
     PodSet,
     PodTemplate,
     ResourceFlavor,
+    TopologyRequest,
     Workload,
     WorkloadPriorityClass,
     WorkloadSpec,
@@ -39,6 +40,13 @@ Object = dict[str, Any]
 
 _MIN_PARALLELISM = f"{GROUP}/job-min-parallelism"
 _MOST_PODS = 1_000_000
+_TOPOLOGY_ANNOTATIONS = (
+    "required-topology",
+    "preferred-topology",
+    "unconstrained-topology",
+    "slice-required-topology",
+    "slice-size",
+)
 
 
 def queue_of(job: Object) -> str:
@@ -72,7 +80,12 @@ def workload_of(
         )
     priority = classes[class_name].value if class_name else pod["spec"].get("priority", 0)
     template = convert(PodTemplate, {"metadata": pod["metadata"], "spec": pod["spec"]})
-    pod_set = PodSet(count=count, min_count=None if minimum is None else _minimum(minimum, count), template=template)
+    pod_set = PodSet(
+        count=count,
+        min_count=None if minimum is None else _minimum(minimum, count),
+        template=template,
+        topology_request=_topology_request(template.metadata.annotations),
+    )
     uid = _uid(job)
     return Workload(
         metadata=ObjectMeta(
@@ -86,6 +99,24 @@ def workload_of(
     )
 
 
+def _topology_request(annotations: Mapping[str, str]) -> TopologyRequest | None:
+    """What the annotations of a pod template ask of the topology. Raises InvalidObject."""
+    given = {name: annotations.get(f"{GROUP}/podset-{name}") for name in _TOPOLOGY_ANNOTATIONS}
+    if not any(given.values()):
+        return None
+    size = given["slice-size"]
+    if size is not None and (not size.isdigit() or not int(size)):
+        path = f"spec.template.metadata.annotations[{GROUP}/podset-slice-size]"
+        raise InvalidObject(f"expected a positive number, got {size!r}", path=path)
+    return TopologyRequest(
+        required=given["required-topology"],
+        preferred=given["preferred-topology"],
+        unconstrained=True if given["unconstrained-topology"] == "true" else None,
+        pod_set_slice_required_topology=given["slice-required-topology"],
+        pod_set_slice_size=None if size is None else int(size),
+    )
+
+
 def owner_of(workload: Workload) -> Owner:
     """The job that a Workload is of, itself if it is of none."""
     metadata = workload.metadata
@@ -96,7 +127,10 @@ def owner_of(workload: Workload) -> Owner:
 
 
 def pods_of(info: WorkloadInfo, job: Object | None, flavors: Mapping[str, ResourceFlavor]) -> Iterator[JobPods]:
-    """The pods of an admitted Workload: of the Job that it was made of, or else of its own pod sets."""
+    """The pods of an admitted Workload: of the Job that it was made of, or else of its own pod sets.
+
+    Pods with a topology assignment select the nodes of their domains, in the order of both.
+    """
     workload = info.workload
     owner = owner_of(workload)
     for spec, admitted in zip(workload.spec.pod_sets, info.pod_sets, strict=True):
@@ -109,7 +143,17 @@ def pods_of(info: WorkloadInfo, job: Object | None, flavors: Mapping[str, Resour
             indexed = False
             prefix = owner.name if len(workload.spec.pod_sets) == 1 else f"{owner.name}-{spec.name}"
         _add_flavors(pod["spec"], admitted.flavors, flavors)
-        yield JobPods(pod, [_pod_name(prefix, index, indexed=indexed) for index in range(admitted.count)])
+        names = [_pod_name(prefix, index, indexed=indexed) for index in range(admitted.count)]
+        if admitted.topology is None:
+            yield JobPods(pod, names)
+            continue
+        first = 0
+        for domain in admitted.topology.domains:
+            in_domain = copy.deepcopy(pod)
+            selector = dict(zip(admitted.topology.levels, domain.values, strict=True))
+            in_domain["spec"]["nodeSelector"] = {**(pod["spec"].get("nodeSelector") or {}), **selector}
+            yield JobPods(in_domain, names[first : first + domain.count])
+            first += domain.count
 
 
 def _add_flavors(spec: Object, assigned: Mapping[str, str], flavors: Mapping[str, ResourceFlavor]) -> None:

@@ -200,6 +200,30 @@ class ResourceFlavor(CustomObject, frozen=True):
     spec: ResourceFlavorSpec = ResourceFlavorSpec()
 
 
+class TopologyLevel(APIObject, frozen=True):
+    """A level of a topology, by the node label whose values are the domains."""
+
+    node_label: str = ""
+
+
+class TopologySpec(APIObject, frozen=True):
+    """``spec``: the levels from the highest to the lowest."""
+
+    levels: list[TopologyLevel] = []
+
+
+class Topology(CustomObject, frozen=True):
+    """How the nodes of flavors are arranged; cluster-scoped."""
+
+    resource: ClassVar[str] = f"topologies.v1beta2.{GROUP}"
+    spec: TopologySpec = TopologySpec()
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The node labels, from the highest level to the lowest."""
+        return tuple(level.node_label for level in self.spec.levels)
+
+
 class AdmissionFairSharingStatus(APIObject, frozen=True):
     """What a LocalQueue has consumed, decayed, at a time."""
 
@@ -236,6 +260,12 @@ class LocalQueue(CustomObject, frozen=True):
     status: LocalQueueStatus = LocalQueueStatus()
 
 
+class AdmissionCheckSpec(APIObject, frozen=True):
+    """``spec``."""
+
+    controller_name: str = ""
+
+
 class AdmissionCheckStatus(APIObject, frozen=True):
     """``status``."""
 
@@ -246,6 +276,7 @@ class AdmissionCheck(CustomObject, frozen=True):
     """What has to agree to the admission of a Workload once it has quota; cluster-scoped."""
 
     resource: ClassVar[str] = f"admissionchecks.v1beta2.{GROUP}"
+    spec: AdmissionCheckSpec = AdmissionCheckSpec()
     status: AdmissionCheckStatus = AdmissionCheckStatus()
 
     @property
@@ -271,6 +302,13 @@ class PodTemplate(APIObject, frozen=True):
     spec: PodSpec = PodSpec()
 
 
+class SliceConstraint(APIObject, frozen=True):
+    """So many consecutive pods have to be in one domain of a level of the topology."""
+
+    topology: str = ""
+    size: int = 0
+
+
 class TopologyRequest(APIObject, frozen=True):
     """``podSets[].topologyRequest``."""
 
@@ -280,12 +318,23 @@ class TopologyRequest(APIObject, frozen=True):
     pod_set_group_name: str | None = None
     pod_set_slice_required_topology: str | None = None
     pod_set_slice_size: int | None = None
+    podset_slice_required_topology_constraints: list[SliceConstraint] = []
+
+    @property
+    def slice_constraints(self) -> tuple[SliceConstraint, ...]:
+        """What has to share domains, the largest slices first."""
+        if self.podset_slice_required_topology_constraints:
+            return tuple(self.podset_slice_required_topology_constraints)
+        if self.pod_set_slice_required_topology is None:
+            return ()
+        return (SliceConstraint(topology=self.pod_set_slice_required_topology, size=self.pod_set_slice_size or 0),)
 
     @property
     def is_explicit(self) -> bool:
         """Whether it asks for topology-aware scheduling."""
         asked = (self.required, self.preferred, self.pod_set_slice_required_topology, self.pod_set_slice_size)
-        return self.unconstrained is not None or any(one is not None for one in asked)
+        slices = bool(self.podset_slice_required_topology_constraints)
+        return self.unconstrained is not None or slices or any(one is not None for one in asked)
 
 
 class PodSet(APIObject, frozen=True):
@@ -298,6 +347,70 @@ class PodSet(APIObject, frozen=True):
     topology_request: TopologyRequest | None = None
 
 
+class DomainLabels(APIObject, frozen=True):
+    """The values of one level for several domains: ``prefix``, one of ``roots`` for each, ``suffix``."""
+
+    prefix: str = ""
+    suffix: str = ""
+    roots: list[str] = []
+
+
+class LevelValues(APIObject, frozen=True):
+    """The values of one level: one for all domains, or one for each."""
+
+    universal: str | None = None
+    individual: DomainLabels = DomainLabels()
+
+    def of(self, index: int) -> str:
+        """The value of the domain with an index."""
+        if self.universal is not None:
+            return self.universal
+        return f"{self.individual.prefix}{self.individual.roots[index]}{self.individual.suffix}"
+
+
+class PodCounts(APIObject, frozen=True):
+    """Numbers of pods: one for all domains, or one for each."""
+
+    universal: int | None = None
+    individual: list[int] = []
+
+    def of(self, index: int) -> int:
+        """The number of pods in the domain with an index."""
+        return self.individual[index] if self.universal is None else self.universal
+
+
+class AssignmentSlice(APIObject, frozen=True):
+    """Some domains of a topology assignment, in a form without repetition (v1beta2)."""
+
+    domain_count: int = 0
+    values_per_level: list[LevelValues] = []
+    pod_counts: PodCounts = PodCounts()
+
+
+class AssignedDomain(APIObject, frozen=True):
+    """A domain of a topology assignment (v1beta1)."""
+
+    values: list[str] = []
+    count: int = 0
+
+
+class TopologyAssignmentStatus(APIObject, frozen=True):
+    """``podSetAssignments[].topologyAssignment``."""
+
+    levels: list[str] = []
+    slices: list[AssignmentSlice] = []
+    domains: list[AssignedDomain] = []
+
+    def all_domains(self) -> list[AssignedDomain]:
+        """The domains with their numbers of pods, in either version. Raises IndexError for an incomplete slice."""
+        found = list(self.domains)
+        for one in self.slices:
+            for index in range(one.domain_count):
+                values = [level.of(index) for level in one.values_per_level]
+                found.append(AssignedDomain(values=values, count=one.pod_counts.of(index)))
+        return found
+
+
 class PodSetAssignment(APIObject, frozen=True):
     """What is admitted of a pod set: the number of pods, the flavor and the amount of each resource."""
 
@@ -305,6 +418,7 @@ class PodSetAssignment(APIObject, frozen=True):
     flavors: dict[str, str] = {}
     resource_usage: dict[str, Quantity] = {}
     count: int | None = None
+    topology_assignment: TopologyAssignmentStatus | None = None
 
 
 class Admission(APIObject, frozen=True):

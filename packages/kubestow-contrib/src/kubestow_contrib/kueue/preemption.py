@@ -93,22 +93,24 @@ def compare_candidates(one: WorkloadInfo, other: WorkloadInfo, queue: str, now: 
     First those that are being evicted already, then those of other queues than the preemptor's; ``by_usage``, those of
     LocalQueues with more decayed usage; then lower priority, quota for a shorter time, and the uid.
     """
-    for first, second in (
-        (not one.is_evicted, not other.is_evicted),
-        (one.cluster_queue == queue, other.cluster_queue == queue),
-    ):
-        if first != second:
-            return 1 if first else -1
+    first, second = _place_in_order(one, queue, now), _place_in_order(other, queue, now)
     usages = one.local_queue_usage, other.local_queue_usage
     same_queue = one.cluster_queue == other.cluster_queue and one.local_queue[1] != other.local_queue[1]
     if by_usage and same_queue and usages[0] is not None and usages[1] is not None and usages[0] != usages[1]:
-        return -1 if usages[0] > usages[1] else 1
-    keys = [(info.priority, -info.quota_reserved_at(now), info.uid, info.key) for info in (one, other)]
-    return (keys[0] > keys[1]) - (keys[0] < keys[1])
+        by_eviction = (first[0] > second[0]) - (first[0] < second[0])
+        return by_eviction or (-1 if usages[0] > usages[1] else 1)
+    return (first > second) - (first < second)
+
+
+def _place_in_order(info: WorkloadInfo, queue: str, now: float) -> tuple[bool, bool, int, float, str, str]:
+    own = info.cluster_queue == queue
+    return not info.is_evicted, own, info.priority, -info.quota_reserved_at(now), info.uid, info.key
 
 
 def preemption_order(queue: str, now: float, *, by_usage: bool = False) -> Callable[[WorkloadInfo], Any]:
     """The key by which Workloads are sorted that are preempted for one of a ClusterQueue."""
+    if not by_usage:
+        return lambda one: _place_in_order(one, queue, now)
 
     def compare(one: WorkloadInfo, other: WorkloadInfo) -> int:
         return compare_candidates(one, other, queue, now, by_usage=by_usage)

@@ -32,6 +32,8 @@ class FlavorResource(NamedTuple):
 
 
 Quantities = dict[FlavorResource, int]
+Amounts = dict[str, int]
+"""Amounts by resource."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,40 +10,50 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property, lru_cache
 
 import msgspec
 
-from kubestow.rules.resource_lists import pod_resources
 from kubestow_contrib.kueue.objects import (
     ADMITTED,
     EVICTED,
     QUOTA_RESERVED,
     Admission,
+    AssignedDomain,
     Condition,
     PodSet,
     PodSetAssignment,
+    TopologyAssignmentStatus,
     Workload,
     amount,
 )
-from kubestow_contrib.kueue.quota_tree import FlavorResource, Quantities
-
-Amounts = dict[str, int]
-"""Amounts by resource."""
+from kubestow_contrib.kueue.quota_tree import Amounts, FlavorResource, Quantities
+from kubestow_contrib.kueue.topology import (
+    DomainAssignment,
+    DomainUsage,
+    TopologyAssignment,
+    TopologyUsage,
+    whole_pod_requests,
+)
 
 
 @dataclass(slots=True)
 class PodSetRequests:
-    """What ``count`` pods of a pod set request in total, and the flavor of each resource that has one."""
+    """What ``count`` pods of a pod set request in total, and the flavor of each resource that has one.
+
+    ``topology`` has their domains; pods that were assigned to some are not scaled.
+    """
 
     name: str
     count: int
     requests: Amounts
     flavors: Mapping[str, str] = field(default_factory=dict)
+    topology: TopologyAssignment | None = None
 
     def scaled_to(self, count: int) -> PodSetRequests:
         """The same for another number of pods."""
-        if count == self.count or not self.count:
-            return PodSetRequests(self.name, self.count, dict(self.requests), self.flavors)
+        if count == self.count or not self.count or self.topology is not None:
+            return PodSetRequests(self.name, self.count, dict(self.requests), self.flavors, self.topology)
         requests = {name: total // self.count * count for name, total in self.requests.items()}
         return PodSetRequests(self.name, count, requests, self.flavors)
 
@@ -153,6 +163,19 @@ class WorkloadInfo:
                     used[fr] = used.get(fr, 0) + total
         return used
 
+    def topology_usage(self) -> TopologyUsage:
+        """What it uses of domains of nodes. Raises InvalidQuantity."""
+        used: TopologyUsage = {}
+        specs = {one.name: one for one in self.workload.spec.pod_sets}
+        for pod_set in self.pod_sets:
+            if pod_set.topology is None or pod_set.name not in specs:
+                continue
+            of_one = pod_requests(specs[pod_set.name])
+            for flavor in dict.fromkeys(pod_set.flavors.values()):
+                domains = used.setdefault(flavor, [])
+                domains += [DomainUsage(one.values, of_one, one.count) for one in pod_set.topology.domains]
+        return used
+
     def uses_any(self, frs: set[FlavorResource]) -> bool:
         """Whether it has a flavor of some pairs of flavor and resource."""
         return any((flavor, resource) in frs for one in self.pod_sets for resource, flavor in one.flavors.items())
@@ -162,9 +185,9 @@ class WorkloadInfo:
         """Whether fewer pods than its pod sets have may be admitted."""
         return any((one.min_count or one.count) < one.count for one in self.workload.spec.pod_sets)
 
-    @property
+    @cached_property
     def shape(self) -> object:
-        """What is equal for Workloads about which admission decides alike."""
+        """What is equal for Workloads without quota about which admission decides alike."""
         sets = tuple(
             (
                 spec.name,
@@ -191,9 +214,8 @@ def pending_requests(workload: Workload) -> list[PodSetRequests]:
 
 
 def pod_requests(pod_set: PodSet) -> Amounts:
-    """What one pod requests, overhead included, of resources of any name. Raises InvalidQuantity."""
-    requests = pod_resources(msgspec.to_builtins(pod_set.template.spec), "requests")
-    return {name: amount(name, quantity) for name, quantity in requests.items()}
+    """What one pod requests. Raises InvalidQuantity."""
+    return whole_pod_requests(pod_set.template.spec)
 
 
 def admitted_requests(workload: Workload) -> list[PodSetRequests]:
@@ -206,10 +228,20 @@ def admitted_requests(workload: Workload) -> list[PodSetRequests]:
     for assigned in admission.pod_set_assignments:
         count = total.get(assigned.name, 0) if assigned.count is None else assigned.count
         requests = {name: amount(name, used) for name, used in assigned.resource_usage.items()}
-        one = PodSetRequests(assigned.name, count, requests, assigned.flavors)
         left = after_reclaim.get(assigned.name, count)
-        found.append(one.scaled_to(left) if left < count else one)
+        if left < count:
+            requests = {name: total // count * left for name, total in requests.items()}
+            count = left
+        found.append(PodSetRequests(assigned.name, count, requests, assigned.flavors, _topology_of(assigned)))
     return found
+
+
+def _topology_of(assigned: PodSetAssignment) -> TopologyAssignment | None:
+    status = assigned.topology_assignment
+    if status is None:
+        return None
+    domains = (DomainAssignment(tuple(one.values), one.count) for one in status.all_domains())
+    return TopologyAssignment(tuple(status.levels), tuple(domains))
 
 
 def _counts_after_reclaim(workload: Workload) -> dict[str, int]:
@@ -217,6 +249,7 @@ def _counts_after_reclaim(workload: Workload) -> dict[str, int]:
     return {one.name: max(0, one.count - reclaimable.get(one.name, 0)) for one in workload.spec.pod_sets}
 
 
+@lru_cache(maxsize=65536)
 def seconds_of(text: str | None) -> float:
     """A time in seconds since the epoch; before all others if it is not given or invalid."""
     if not text:
@@ -239,6 +272,14 @@ def with_quota(info: WorkloadInfo, now: float) -> Workload:
                 if name in one.flavors
             },
             count=one.count,
+            topology_assignment=None
+            if one.topology is None
+            else TopologyAssignmentStatus(
+                levels=list(one.topology.levels),
+                domains=[
+                    AssignedDomain(values=list(domain.values), count=domain.count) for domain in one.topology.domains
+                ],
+            ),
         )
         for one in info.pod_sets
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -114,9 +115,9 @@ def job(name: str, queue: str, gpus: int, *, pods: int = 1, **metadata: Any) -> 
     }
 
 
-def cluster(*objects: Manifest) -> ClusterObjects:
-    """A cluster of one node with some objects."""
-    found = ClusterObjects.of([convert(Node, msgspec.to_builtins(node("a")))])
+def cluster(*objects: Manifest, nodes: Sequence[Manifest] = ()) -> ClusterObjects:
+    """A cluster of some nodes, one by default, with some objects."""
+    found = ClusterObjects.of([convert(Node, one) for one in nodes] or [node("a")])
     found.custom_resources = [
         SourceObject(one["apiVersion"], one["kind"], msgspec.json.encode(one), "test", f"items[{n}]")
         for n, one in enumerate(objects)

@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from kubestow.api.core import Node
 from kubestow.api.meta import convert
 from kubestow_contrib.kueue.admission_state import AdmissionState
-from kubestow_contrib.kueue.objects import ClusterQueue, Cohort, ResourceFlavor, Workload
+from kubestow_contrib.kueue.objects import ClusterQueue, Cohort, ResourceFlavor, Topology, Workload
 from kubestow_contrib.kueue.quota_tree import FlavorResource, Quantities
+from kubestow_contrib.kueue.topology import flavor_topologies
 from kubestow_contrib.kueue.workload_info import WorkloadInfo
 
 T = TypeVar("T")
@@ -21,13 +23,13 @@ T = TypeVar("T")
 #: What now is in all cases.
 NOW = 1767225600.0
 
-_TABLES = Path(__file__).parent / "tables"
+TABLES = Path(__file__).parent / "tables"
 
 
 @cache
 def cases_of(table: str) -> list[dict[str, Any]]:
     """All cases of a table."""
-    cases: list[dict[str, Any]] = json.loads((_TABLES / f"{table}.json").read_text())["cases"]
+    cases: list[dict[str, Any]] = json.loads((TABLES / f"{table}.json").read_text())["cases"]
     return cases
 
 
@@ -53,11 +55,18 @@ def quantities(amounts: Mapping[str, int] | None) -> Quantities:
 
 def state_of(case: Mapping[str, Any]) -> AdmissionState:
     """The state of a case without Workloads."""
+    flavors = objects(ResourceFlavor, case.get("flavors"))
     return AdmissionState(
         objects(ClusterQueue, case["clusterQueues"]),
         objects(Cohort, case.get("cohorts")),
-        objects(ResourceFlavor, case.get("flavors")),
+        flavors,
+        topologies=flavor_topologies(flavors, objects(Topology, case.get("topologies")), []),
     )
+
+
+def nodes_of(manifests: Iterable[Any] | None) -> list[Node]:
+    """Nodes that are ready."""
+    return objects(Node, [one for one in manifests or () if not one.get("notReady")])
 
 
 def infos(manifests: Iterable[Any] | None) -> list[WorkloadInfo]:

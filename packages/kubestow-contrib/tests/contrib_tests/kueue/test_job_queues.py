@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contrib_tests.kueue.kueue_objects import (
+    API_VERSION,
     GPU,
     Manifest,
     cluster,
@@ -28,13 +30,14 @@ _COHORT: dict[str, Any] = {
 }
 
 
-def opened(*further: Manifest, configuration: Path | None = None) -> JobQueues:
+def opened(*further: Manifest, configuration: Path | None = None, nodes: Sequence[Manifest] = ()) -> JobQueues:
     """Queues for research and production with 8 GPUs each, and further objects."""
     queues = [cluster_queue(name, 8, **_COHORT) for name in ("research", "production")]
     names = {(one["kind"], one["metadata"]["name"]) for one in further}
     objects = [*queues, flavor("h100", gpu="h100"), local_queue("research"), local_queue("production")]
     kept = [one for one in objects if (one["kind"], one["metadata"]["name"]) not in names]
-    found = find_job_queue_system("kueue").open(cluster(*kept, *further), configuration=configuration, now=NOW)
+    dump = cluster(*kept, *further, nodes=nodes)
+    found = find_job_queue_system("kueue").open(dump, configuration=configuration, now=NOW)
     assert found is not None
     return found
 
@@ -167,6 +170,39 @@ def test_v1beta1_has_other_names() -> None:
 
 def test_no_queues_in_a_cluster() -> None:
     assert KUEUE.open(cluster(), now=NOW) is None
+
+
+def test_pods_select_the_nodes_of_their_domains() -> None:
+    nodes = [
+        {
+            "metadata": {
+                "name": f"host-{number}",
+                "labels": {"kubernetes.io/hostname": f"host-{number}", "rack": f"rack-{number // 2}", "gpu": "h100"},
+            },
+            "status": {"allocatable": {GPU: 4, "pods": 110}},
+        }
+        for number in range(4)
+    ]
+    with_topology = flavor("h100", gpu="h100")
+    with_topology["spec"]["topologyName"] = "racks"
+    levels = [{"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
+    racks = {"apiVersion": API_VERSION, "kind": "Topology", "metadata": {"name": "racks"}, "spec": {"levels": levels}}
+    large = cluster_queue("production", 32, **_COHORT)
+    queues = opened(with_topology, racks, large, nodes=nodes)
+    one = job("train", "research", 2, pods=4)
+    one["spec"]["template"]["metadata"] = {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}
+    queues.submit(one, NOW)
+    (started,) = queues.decide(NOW)
+    assert isinstance(started, JobStart)
+    selected = [pods.manifest["spec"]["nodeSelector"]["kubernetes.io/hostname"] for pods in started.pods]
+    assert selected == ["host-0", "host-1"]
+    assert [len(pods.names) for pods in started.pods] == [2, 2]
+    queues.submit(
+        job("wide", "production", 4, pods=2) | {"spec": one["spec"] | {"parallelism": 5, "completions": 5}}, NOW
+    )
+    assert queues.decide(NOW) == []
+    (waiting,) = [state for state in queues.states() if not state.is_admitted]
+    assert waiting.message == "flavor h100: topology racks has room for 4 of 5 pods"
 
 
 # -- why ---------------------------------------------------------------------------------------------------------------
