@@ -54,7 +54,8 @@ def power_by_definition(made: Node, pods: Sequence[Pod], args: PowerArgs) -> flo
     return watts + (len(gpus) - busy) * gpu.idle + busy * gpu.max
 
 
-def _millicores(text: str) -> int:
+def _millicores(amount: str | int | float) -> int:
+    text = str(amount)
     return int(text[:-1]) if text.endswith("m") else 1000 * int(text)
 
 
@@ -125,7 +126,7 @@ def _least_rise(made: Node, pods: Sequence[Pod], arriving: Pod, args: PowerArgs)
         chosen = whole("x", count, devices=devices) if count else share("x", milli, devices=devices)
         chosen.spec.containers[0].resources.requests["cpu"] = requests["cpu"]
         if not milli:
-            chosen = pod("x", cpu=requests["cpu"])
+            chosen = pod("x", cpu=str(requests["cpu"]))
         rises.append(power_by_definition(made, [*pods, chosen], args) - before)
     return min(rises, default=None)
 
