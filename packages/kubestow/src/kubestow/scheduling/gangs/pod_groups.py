@@ -74,7 +74,7 @@ class PodGroupAttempt(GangAttempt):
         """The message of a pod of a tree that fits by itself: that of the lowest group above it that did not fit."""
         if self._paths is None:
             self._paths = {uid: path for path in _paths_below((self.gang,)) for uid in path[-1].members.pods}
-        path = self._paths[uid]
+        path = self._paths.get(uid, (self.gang,))  # a pod that was deleted meanwhile is in no group
         reason = next((self.reasons[each.name] for each in reversed(path) if each.name in self.reasons), "")
         return ", ".join(filter(None, (UNSCHEDULABLE, reason, self.preemption_message)))
 
