@@ -89,6 +89,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         self.policy = Policy(
             mode=args.backfill.mode,
             depth=args.backfill.depth,
+            reservations=args.backfill.reservations,
             shares=args.fair_share.enabled,
             usage_factor=args.fair_share.usage_factor if seconds(args.fair_share.usage_half_life) else 0.0,
             max_wait=seconds(args.max_wait),
