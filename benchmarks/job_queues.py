@@ -27,7 +27,7 @@ from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 _POLICIES: dict[str, dict[str, Any]] = {
     "fifo": {"fairShare": {"enabled": False}, "backfill": {"mode": "none"}},
     "easy": {"fairShare": {"enabled": False}, "backfill": {"mode": "easy"}},
-    "conservative": {"fairShare": {"enabled": False}, "backfill": {"mode": "conservative", "depth": 200}},
+    "conservative": {"fairShare": {"enabled": False}, "backfill": {"mode": "conservative"}},
     "fair": {"backfill": {"mode": "easy"}},
     "decay": {"fairShare": {"usageHalfLife": "24h"}, "backfill": {"mode": "easy"}},
     "decay-bounded": {"fairShare": {"usageHalfLife": "24h"}, "backfill": {"mode": "easy"}, "maxWait": "24h"},

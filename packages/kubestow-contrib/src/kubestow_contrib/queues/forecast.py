@@ -196,7 +196,7 @@ class _Answers:
 
     def __init__(self, scheduler: OfflineScheduler, plugin: JobQueues) -> None:
         self._scheduler, self._plugin = scheduler, plugin
-        self._situation = plugin.situation()
+        self._situation = plugin.observe()
         self._plan = plan(self._situation, plugin.policy)
         count = len(self._situation.waiting) + 1
         every = replace(plugin.policy, mode="conservative", depth=count, reservations=count)
