@@ -34,6 +34,8 @@ _POLICIES: dict[str, dict[str, Any]] = {
 }
 _QUEUES = ("heavy", "a", "b", "c")
 _DAY = 86_400.0
+#: Between two rounds of planning, in seconds.
+_INTERVAL = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +82,14 @@ def generate_log(jobs: int, processors: int, load: float, seed: int) -> Iterator
 
 
 def job_queues(
-    policies: Sequence[str] = (), jobs: int = 2_000, nodes: int = 16, load: float = 0.9, seed: int = 1
+    policies: Sequence[str] = (), jobs: int = 1_000, nodes: int = 16, load: float = 0.9, seed: int = 1
 ) -> Rows:
     """Waits, slowdown, utilisation and starvation of jobs by policy, on a generated log.
 
     Nodes have eight cores; a job on more than eight processors has pods of eight each. Utilisation is until the last
-    job was submitted, starvation the number of jobs that waited for more than a day. The last figures are the mean wait
-    in the queue with most jobs, and in the others.
+    job was submitted; a reserved start is kept if the job started by the first one that it got, or two rounds later;
+    starved are jobs that waited for more than a day. The last figures are the mean wait in the queue with most jobs,
+    and in the others.
     """
     processors = 8 * nodes
     log = list(generate_log(jobs, processors, load, seed))
@@ -103,6 +106,8 @@ def job_queues(
         )
         heavy = [record.started - record.arrived for record in records if record.queue == "heavy"]
         light = [record.started - record.arrived for record in records if record.queue != "heavy"]
+        reserved = [record for record in records if record.reserved is not None]
+        kept = sum(record.started <= (record.reserved or 0.0) + 2 * _INTERVAL for record in reserved)
         yield (
             name,
             {
@@ -111,6 +116,8 @@ def job_queues(
                 "s p95 wait": quantile(waits, 0.95),
                 "bounded slowdown": mean(map(bounded_slowdown, records)),
                 "% utilisation": 100 * used / (processors * last),
+                "jobs reserved": len(reserved),
+                "% kept": 100 * kept / len(reserved) if reserved else 100.0,
                 "jobs starved": sum(wait > _DAY for wait in waits),
                 "s longest wait": max(waits),
                 "s mean wait, heavy": mean(heavy),
@@ -135,7 +142,7 @@ def _simulated(log: Sequence[BatchJob], nodes: int, args: dict[str, Any]) -> lis
                 "pluginConfig": [
                     {
                         "name": "JobQueues",
-                        "args": {"queues": [{"name": name} for name in _QUEUES], "interval": "30s", **args},
+                        "args": {"queues": [{"name": name} for name in _QUEUES], "interval": f"{_INTERVAL}s", **args},
                     }
                 ],
             }
