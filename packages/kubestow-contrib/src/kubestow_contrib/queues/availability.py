@@ -185,8 +185,9 @@ class Availability:
         return self.at(self._times[-1], demand, 1.0) is not None
 
     def is_possible(self, reservation: Reservation, demand: Demand, duration: float) -> bool:
-        """Whether all that a reservation needs is free, below the limits too."""
-        if reservation.start < self.now:
+        """Whether a reservation is one for these pods, and all that it needs is free, below the limits too."""
+        numbers = [int(counts.sum()) for counts in reservation.placement.counts]
+        if reservation.start < self.now or numbers != [kind.count for kind in demand.kinds]:
             return False
         first, last = self._window(reservation.start, reservation.start + duration)
         free = _least(self._free[first:last])
