@@ -281,10 +281,9 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         """The pods of the first jobs whose messages have changed: PreEnqueue gates them again, and says why."""
         for name in sorted(made.delays, key=made.position.__getitem__)[:_MOST_TOLD]:
             job, delay = by_name[name], made.delays[name]
-            start = None if delay.reservation is None else delay.reservation.start
-            told = delay.reason, start, "" if start is None else delay.behind
-            if job.told != told:
-                job.told = told
+            text = reason_text(delay)
+            if job.told != text:
+                job.told = text
                 yield from (job.pods[uid] for uid in job.unplanned())
 
     def _times_of_change(self, now: float) -> Iterator[float]:

@@ -121,8 +121,8 @@ class Job:
         self.reservation: Reservation | None = None
         #: The first start that was reserved since it began to wait.
         self.first_reserved: float | None = None
-        #: What the messages of its pods say: the reason, the reserved start and the job that it waits behind.
-        self.told: tuple[str, float | None, str] | None = None
+        #: Why it waits, as the messages of its pods say.
+        self.told = ""
         #: The pods that have been or are being evicted for another job.
         self.leaving: set[str] = set()
         self.withdrawn = 0.0
