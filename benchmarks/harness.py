@@ -44,7 +44,7 @@ _SCENARIOS = {
     "end_to_end": ("end-to-end", "shadow-end-to-end", "shared-claim", "failover", "startup"),
     "dashboard": ("dashboard",),
     "devcluster": ("apiserver", "controllers", "up"),
-    "job_queues": ("job-queues",),
+    "job_queues": ("job-queues", "queue-planning"),
     "offline": ("explain", "gangs", "flow", "deschedule", "fgd"),
     "simulation": ("simulation", "drivers"),
 }

@@ -132,7 +132,7 @@ class Availability:
             for each in ending[time]:
                 self._shift(each.demand, each.placement, at, at + 1, +1)
         #: The least that is free on each node at any time.
-        self._floor = np.minimum.reduce(self._free)
+        self._floor = _least(self._free)
 
     def copy(self) -> Availability:
         """An independent copy."""
@@ -150,24 +150,34 @@ class Availability:
         Without ``limited``, the limits of queues do not count.
         """
         first, last = self._window(start, start + duration)
-        headroom = np.minimum.reduce(self._headroom[first:last]) if limited and demand.limits else None
-        return self._place(demand, np.minimum.reduce(self._free[first:last]), headroom)
+        headroom = _least(self._headroom[first:last]) if limited and demand.limits else None
+        return self._place(demand, _least(self._free[first:last]), headroom)
 
     def earliest(self, demand: Demand, duration: float, *, known: Reservation | None = None) -> Reservation | None:
         """The earliest start of a job that runs for ``duration`` seconds, None if it never fits.
 
         A ``known`` reservation is kept if it is still possible and there is no earlier start: so it never slips because
-        a search finds another placement.
+        a search finds another placement. A start is at a time at which something is released.
         """
-        total = demand.total
         kept = known if known is not None and self.is_possible(known, demand, duration) else None
-        for index, time in enumerate(self._times):
-            if kept is not None and time >= kept.start:
-                break
-            if (np.maximum(self._free[index], 0).sum(axis=0) < total).any():
+        times, index = self._times, 0
+        enough: dict[int, bool] = {}
+
+        def is_enough(point: int) -> bool:
+            if point not in enough:
+                enough[point] = self._is_enough(point, demand)
+            return enough[point]
+
+        while index < len(times) and (kept is None or times[index] < kept.start):
+            first, last = self._window(times[index], times[index] + duration)
+            # No run may include a point at which too little is free: the next start to try is after the last of them.
+            short = next((point for point in range(last - 1, first - 1, -1) if not is_enough(point)), None)
+            if short is not None:
+                index = short + 1
                 continue
-            if (placement := self.at(time, demand, duration)) is not None:
-                return Reservation(time, placement)
+            if (placement := self.at(times[index], demand, duration)) is not None:
+                return Reservation(times[index], placement)
+            index += 1
         return kept
 
     def fits_at_last(self, demand: Demand) -> bool:
@@ -175,16 +185,17 @@ class Availability:
         return self.at(self._times[-1], demand, 1.0) is not None
 
     def is_possible(self, reservation: Reservation, demand: Demand, duration: float) -> bool:
-        """Whether all that a reservation needs is free, below the limits too."""
-        if reservation.start < self.now:
+        """Whether a reservation is one for these pods, and all that it needs is free, below the limits too."""
+        numbers = [int(counts.sum()) for counts in reservation.placement.counts]
+        if reservation.start < self.now or numbers != [kind.count for kind in demand.kinds]:
             return False
         first, last = self._window(reservation.start, reservation.start + duration)
-        free = np.minimum.reduce(self._free[first:last])
+        free = _least(self._free[first:last])
         for kind, (rows, amounts) in zip(demand.kinds, reservation.placement.amounts(demand), strict=True):
             if not kind.nodes[rows].all():
                 return False
             free[rows] -= amounts
-        headroom = np.minimum.reduce(self._headroom[first:last])
+        headroom = _least(self._headroom[first:last])
         for row, amounts in demand.limited(reservation.placement):
             if (headroom[row] < amounts).any():
                 return False
@@ -202,7 +213,16 @@ class Availability:
         """Free from now on what a running job would have released at its end."""
         first, last = self._points(self.now, occupation.end)
         self._shift(occupation.demand, occupation.placement, first, last, +1)
-        self._floor = np.minimum.reduce(self._free)
+        self._floor = _least(self._free)
+
+    def _is_enough(self, point: int, demand: Demand) -> bool:
+        """Whether nodes have enough for the pods of each kind at a point in time, and limits for all: a necessity."""
+        free, headroom = self._free[point], self._headroom[point]
+        for kind in demand.kinds:
+            if int(np.where(kind.nodes, _capacity(free, kind), 0).sum()) < kind.count:
+                return False
+        total = demand.total
+        return all((headroom[row] >= total).all() for row, of in demand.limits if of < 0)
 
     def _place(self, demand: Demand, free: Amounts, headroom: Amounts | None) -> Placement | None:
         """Nodes for all pods, kind by kind, the largest pods first; ``free`` and ``headroom`` are used up.
@@ -271,6 +291,14 @@ class Availability:
 
 _NO_ROWS = np.empty(0, np.intp)
 _NO_COUNTS = np.empty(0, np.int64)
+
+
+def _least(amounts: Sequence[Amounts]) -> Amounts:
+    """The least of several arrays of amounts, a new array."""
+    least = amounts[0].copy()
+    for each in amounts[1:]:
+        np.minimum(least, each, out=least)
+    return least
 
 
 def _capacity(free: Amounts, kind: PodKind) -> Amounts:

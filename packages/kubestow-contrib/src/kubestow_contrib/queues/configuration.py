@@ -64,10 +64,14 @@ class FairShareArgs(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_
 
 
 class BackfillArgs(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
-    """``depth`` is the number of waiting jobs that a round looks at; those after it keep waiting."""
+    """``depth`` is the number of waiting jobs that a round looks at; those after it keep waiting.
+
+    ``reservations`` is the number of jobs that get reserved starts if the mode is ``conservative``.
+    """
 
     mode: BackfillMode = "easy"
     depth: int = 500
+    reservations: int = 100
 
 
 class PreemptionArgs(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
@@ -235,6 +239,8 @@ def _problems(args: JobQueuesArgs) -> Iterator[str]:
         yield f"fairShare.usageFactor is {args.fair_share.usage_factor:g}, expected at least 0"
     if args.backfill.depth < 1:
         yield f"backfill.depth is {args.backfill.depth}, expected at least 1"
+    if args.backfill.reservations < 1:
+        yield f"backfill.reservations is {args.backfill.reservations}, expected at least 1"
     yield from _problems_of_queues(args)
 
 

@@ -196,9 +196,10 @@ class _Answers:
 
     def __init__(self, scheduler: OfflineScheduler, plugin: JobQueues) -> None:
         self._scheduler, self._plugin = scheduler, plugin
-        self._situation = plugin.situation()
+        self._situation = plugin.observe()
         self._plan = plan(self._situation, plugin.policy)
-        every = replace(plugin.policy, mode="conservative", depth=len(self._situation.waiting) + 1)
+        count = len(self._situation.waiting) + 1
+        every = replace(plugin.policy, mode="conservative", depth=count, reservations=count)
         self._complete = plan(self._situation, every)
         #: Without preemption: a change should not cost other jobs what they have done.
         self._policy = replace(plugin.policy, within_queue=False, reclaim=False)

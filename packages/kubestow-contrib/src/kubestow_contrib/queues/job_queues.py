@@ -89,6 +89,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         self.policy = Policy(
             mode=args.backfill.mode,
             depth=args.backfill.depth,
+            reservations=args.backfill.reservations,
             shares=args.fair_share.enabled,
             usage_factor=args.fair_share.usage_factor if seconds(args.fair_share.usage_half_life) else 0.0,
             max_wait=seconds(args.max_wait),
@@ -102,6 +103,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
             self.now,
             queues=leaves,
             default_queue=args.default_queue,
+            is_ours=self._is_ours,
             run_times=RunTimes(seconds(args.assumed_run_time)),
             on_end=self._ended,
         )
@@ -115,7 +117,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         #: The names of the nodes by row, as reservations have them.
         self._nodes: list[str] = []
         self._structure = -1
-        self._total_version: Any = None
+        self._nodes_version: Any = None
         self._next_round = -math.inf
         self._offline: Generation | None = None
         handle.run_periodically(seconds(args.interval), self._run_round)
@@ -123,6 +125,13 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
     def now(self) -> float:
         """The time in seconds since the Unix epoch."""
         return self.handle.now().timestamp()
+
+    def _is_ours(self, pod: PodInfo) -> bool:
+        """Whether a pod is scheduled by a profile of this plugin; offline, any pod is."""
+        if self._scheduler is None:
+            return True
+        profile = self._scheduler.profiles.get(pod.spec.scheduler_name)
+        return profile is not None and self in profile.plugins
 
     # -- admission -----------------------------------------------------------------------------------------------------
 
@@ -199,12 +208,12 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
 
     async def _run_round(self) -> None:
         now, nodes = self.now(), self.handle.cluster.nodes
-        version = nodes.structure, nodes.allocatable.version
-        if not self.jobs.changed and version == self._total_version and now < self._next_round:
+        version = nodes.revision, nodes.allocatable.version
+        if not self.jobs.changed and version == self._nodes_version and now < self._next_round:
             return
-        self.jobs.changed, self._total_version = False, version
+        self.jobs.changed, self._nodes_version = False, version
         self._return_unplaced(now)
-        situation = self.situation()
+        situation = self.observe()
         self.plan = plan(situation, self.policy)
         self._carry_out(self.plan, now)
         self._next_round = min(self._times_of_change(now), default=math.inf)
@@ -214,7 +223,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         generation = self.handle.cluster.change_window.begin()
         if self._offline != generation:
             self._offline = generation
-            self.plan = plan(self.situation(), self.policy)
+            self.plan = plan(self.observe(), self.policy)
 
     def _return_unplaced(self, now: float) -> None:
         """Have jobs wait again whose pods found no nodes for too long, and jobs go on that were not evicted."""
@@ -272,10 +281,9 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         """The pods of the first jobs whose messages have changed: PreEnqueue gates them again, and says why."""
         for name in sorted(made.delays, key=made.position.__getitem__)[:_MOST_TOLD]:
             job, delay = by_name[name], made.delays[name]
-            start = None if delay.reservation is None else delay.reservation.start
-            told = delay.reason, start, "" if start is None else delay.behind
-            if job.told != told:
-                job.told = told
+            text = reason_text(delay)
+            if job.told != text:
+                job.told = text
                 yield from (job.pods[uid] for uid in job.unplanned())
 
     def _times_of_change(self, now: float) -> Iterator[float]:
@@ -300,7 +308,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
 
     # -- the situation of a round --------------------------------------------------------------------------------------
 
-    def situation(self) -> Situation:
+    def observe(self) -> Situation:
         """What a round decides about now. Usage is taken into account until now."""
         cluster, now = self.handle.cluster, self.now()
         nodes = cluster.all_nodes()

@@ -121,8 +121,8 @@ class Job:
         self.reservation: Reservation | None = None
         #: The first start that was reserved since it began to wait.
         self.first_reserved: float | None = None
-        #: What the messages of its pods say: the reason, the reserved start and the job that it waits behind.
-        self.told: tuple[str, float | None, str] | None = None
+        #: Why it waits, as the messages of its pods say.
+        self.told = ""
         #: The pods that have been or are being evicted for another job.
         self.leaving: set[str] = set()
         self.withdrawn = 0.0
@@ -290,7 +290,10 @@ class RunTimes:
 
 
 class Jobs:
-    """All jobs that have pods. Listens to the pods and placements of a cluster."""
+    """All jobs that have pods. Listens to the pods and placements of a cluster.
+
+    ``is_ours`` tells the pods of the scheduler's own profiles from others, which are no concern of queues.
+    """
 
     def __init__(
         self,
@@ -299,12 +302,13 @@ class Jobs:
         *,
         queues: Iterable[str],
         default_queue: str,
+        is_ours: Callable[[PodInfo], bool],
         run_times: RunTimes,
         on_end: Callable[[Job], None],
     ) -> None:
         self._cluster, self._now = cluster, now
         self._queues, self._default = frozenset(queues), default_queue
-        self.run_times, self._on_end = run_times, on_end
+        self._is_ours, self.run_times, self._on_end = is_ours, run_times, on_end
         self.by_key: dict[JobKey, Job] = {}
         self._of_pod: dict[str, Job] = {}
         #: The nodes of pods that are placed, by uid, whether or not their jobs are known.
@@ -336,7 +340,7 @@ class Jobs:
     def pod_observed(self, info: PodInfo) -> None:
         """A pod is new, or has changed."""
         queue = self.queue_of(info)
-        if queue not in self._queues or info.status.phase in ("Succeeded", "Failed"):
+        if queue not in self._queues or not self._is_ours(info) or info.status.phase in ("Succeeded", "Failed"):
             self._leave(info.uid)
             return
         key = self._key(info)

@@ -1,7 +1,7 @@
 """One round of decisions about waiting jobs: their order, which start now, who gets a reservation, and who is evicted.
 
 Jobs are looked at in their order (:class:`_Order`). A job that fits now starts. The first that does not fit gets a
-reserved start, and later jobs start only where they cannot delay it (EASY); or every job gets one (conservative); or no
+reserved start, and later jobs start only where they cannot delay it (EASY); or all jobs get one (conservative); or no
 later job starts (``none``). A job that only the limits of its queue keep from starting gets a reserved start as well,
 and does not count as the first: it keeps no other queue waiting.
 
@@ -39,10 +39,15 @@ _MOST_PREEMPTORS, _MOST_COMBINED = 8, 6
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The rules of a round; times in seconds. Without ``shares``, all jobs are in one order by priority and age."""
+    """The rules of a round; times in seconds. Without ``shares``, all jobs are in one order by priority and age.
+
+    ``reservations`` is the number of jobs that get a reserved start in conservative mode, others not counted that only
+    the limits of their queues keep waiting.
+    """
 
     mode: BackfillMode = "easy"
     depth: int = 500
+    reservations: int = 100
     shares: bool = True
     usage_factor: float = 0.0
     max_wait: float = 0.0
@@ -205,15 +210,14 @@ class _Round:
 
     def plan(self) -> Plan:
         mode, made = self._policy.mode, self._plan
-        first = ""  # the first job that something else than a limit keeps from starting
-        held: dict[str, str] = {}  # without backfill: the job of each queue that its limits keep from starting
-        order = _Order(self._situation, self._policy, self._shares)
-        for job in order:
+        left = self._policy.reservations if mode == "conservative" else 1
+        limited: dict[str, str] = {}  # without backfill: the job of each queue that its limits keep from starting
+        for job in _Order(self._situation, self._policy, self._shares):
             made.position[job.key] = len(made.position) + 1
             if len(made.position) > self._policy.depth:
                 made.delays[job.key] = Delay(job, "depth")
                 continue
-            ahead = first if mode == "none" and first else held.get(job.queue, "")
+            ahead = made.held if mode == "none" and made.held else limited.get(job.queue, "")
             if ahead:
                 made.delays[job.key] = Delay(job, "behind", behind=ahead)
                 continue
@@ -227,17 +231,18 @@ class _Round:
                 continue
             is_limited = self._availability.at(self._situation.now, job.demand, job.duration, limited=False) is not None
             reservation = None
-            if mode == "conservative" or is_limited or not first:
+            if is_limited or left:
                 reservation = self._availability.earliest(job.demand, job.duration, known=job.reservation)
             if reservation is not None:
                 self._availability.reserve(reservation, job.demand, job.duration)
             if is_limited:
                 made.delays[job.key] = Delay(job, "limit", reservation)
                 if mode == "none":
-                    held[job.queue] = job.key
+                    limited[job.queue] = job.key
                 continue
-            made.delays[job.key] = Delay(job, "nodes", reservation, first)
-            first = made.held = first or job.key
+            left -= bool(left)
+            made.delays[job.key] = Delay(job, "nodes", reservation, made.held)
+            made.held = made.held or job.key
         return made
 
     def _start(self, job: WaitingJob) -> bool:

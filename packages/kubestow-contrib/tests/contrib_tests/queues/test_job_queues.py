@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import structs
-
-from contrib_tests.queues.jobs_of_pods import finish, job, put, run, running
-from kubestow.api.core import Pod, PodSchedulingGate
-from kubestow.testing import SchedulerHarness, node, pod
+from contrib_tests.queues.jobs_of_pods import finish, job, profile, put, run, running
+from kubestow.api.core import Pod
+from kubestow.api.meta import convert
+from kubestow.testing import SchedulerHarness, in_virtual_time, node, pod
+from kubestow_contrib.coscheduling import COSCHEDULING, PodGroup
+from kubestow_contrib.queues.job_queues import JobQueues
 
 
 def test_a_job_starts_whole_or_not_at_all() -> None:
@@ -208,19 +209,74 @@ def test_a_job_whose_pods_find_no_nodes_waits_again() -> None:
     run(scenario, node("n", cpu="2", labels={"kubernetes.io/hostname": "n"}), placementTimeout="60s")
 
 
+def test_pods_of_other_schedulers_are_not_planned() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        put(harness, job("theirs", "q", 2, scheduler="other"))
+        await harness.advance(5)
+        put(harness, job("ours", "q", 2))
+        await harness.advance(5)
+        assert running(harness) == {"ours": 2}
+
+    run(scenario, node("n", cpu="2"))
+
+
+def test_a_pod_group_is_placed_as_a_gang_on_the_nodes_of_the_plan() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        put(harness, job("first", "q", 2, run="100s"))
+        await harness.advance(5)
+        put(harness, job("whole", "q", 6, run="100s"))
+        await harness.advance(5)
+        put(harness, [member("gang", index, run="1000s") for index in range(2)])
+        await harness.advance(5)
+        assert running(harness) == {"first": 2}
+        put(harness, [member("quick", index, run="50s") for index in range(4)])
+        await harness.advance(5)
+        assert running(harness) == {"first": 2, "quick": 4}
+
+    profiles = profile()
+    profiles[0]["plugins"]["multiPoint"]["enabled"].append({"name": "GangScheduling"})
+    in_virtual_time(
+        scenario,
+        node("n", cpu="3"),
+        node("m", cpu="3"),
+        group("gang", 2),
+        group("quick", 4),
+        plugins=[JobQueues],
+        pod_group_apis=[COSCHEDULING],
+        profiles=profiles,
+    )
+
+
+def member(name: str, index: int, *, run: str) -> Pod:
+    annotations = {"kubestow.dev/queue": "q", "kubestow.dev/run-time": run}
+    labels = {"scheduling.x-k8s.io/pod-group": name}
+    return pod(f"{name}-{index}", cpu="1", labels=labels, metadata={"annotations": annotations})
+
+
+def group(name: str, minimum: int) -> PodGroup:
+    metadata = {"name": name, "namespace": "default", "uid": f"group-{name}"}
+    return convert(PodGroup, {"metadata": metadata, "spec": {"minMember": minimum}})
+
+
 def test_pods_with_scheduling_gates_are_waited_for() -> None:
     async def scenario(harness: SchedulerHarness) -> None:
-        gated, free = job("train", "q", 2)
-        put(harness, [with_gate(gated), free])
+        put(harness, job("train", "q", 2, gates=["wait"])[:1], job("train", "q", 2)[1:])
         await harness.advance(10)
         assert running(harness) == {}
-        put(harness, [gated])
+        put(harness, job("train", "q", 2)[:1])
         await harness.advance(10)
         assert running(harness) == {"train": 2}
 
     run(scenario, node("n", cpu="2"))
 
 
-def with_gate(each: Pod) -> Pod:
-    spec = structs.replace(each.spec, scheduling_gates=[PodSchedulingGate(name="wait")])
-    return structs.replace(each, spec=spec)
+def test_a_cordoned_node_is_not_planned_until_it_is_uncordoned() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        put(harness, job("train", "q", 2))
+        await harness.advance(10)
+        assert running(harness) == {}
+        harness.cluster.put(node("n", cpu="2"))
+        await harness.advance(10)
+        assert running(harness) == {"train": 2}
+
+    run(scenario, node("n", cpu="2", unschedulable=True))

@@ -240,6 +240,18 @@ def test_many_ends_count_as_few_later_ones_and_never_pass_a_reserved_start() -> 
     assert again.start == 110
 
 
+def test_a_reservation_for_other_pods_is_not_kept() -> None:
+    free = np.array([[1], [1]], np.int64)
+    availability = Availability(0, free, np.zeros((0, 1), np.int64))
+    found = availability.earliest(demand(1, 2), 5)
+    assert found is not None
+    assert availability.is_possible(found, demand(1, 2), 5)
+    two_kinds = Demand([*demand(1, 2).kinds, *demand(1, 2).kinds])
+    for other in (demand(2, 2), two_kinds):
+        assert not availability.is_possible(found, other, 5)
+        assert availability.earliest(other, 5, known=found) is not None
+
+
 # -- reserved starts hold --------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -92,3 +93,21 @@ def test_evicted_jobs_wait_again_with_their_age(simulate: Any) -> None:
     assert low["arrived"] == 0
     assert len(document["preemptions"]) == 1
     assert document["preemptions"][0]["victims"] == 8
+
+
+def test_all_jobs_start_whole_and_by_their_first_reservation(simulate: Any) -> None:
+    random = Random(3)
+    jobs = [
+        job(f"j{n}", random.randint(1, 8), random.choice("ab"), f"{10 * n}s", f"{random.randint(20, 200)}s")
+        for n in range(25)
+    ]
+    document, _ = simulate(*jobs, fairShare={"enabled": False})
+    bound: dict[str, list[float]] = {}
+    for each in document["pods"]:
+        bound.setdefault(each["owner"], []).append(each["bound"])
+    assert len(bound) == 25
+    assert all(max(times) - min(times) < 1 for times in bound.values())
+    ended = document["plugins"]["JobQueues"]["ended"]
+    reserved = [each for each in ended if each["reserved"] is not None]
+    assert len(reserved) > 5
+    assert all(each["started"] <= each["reserved"] + 3 for each in reserved)
