@@ -107,8 +107,9 @@ class SimulatedCluster(MemoryAPI):
         self._ends: list[tuple[float, int, ObjectReference]] = []
         self._end_numbers = itertools.count()
         self._next_end: DepartureTimer | None = None
-        #: What is called when pods come, are bound and end, instead of the subscribers; with the pods that it knows.
+        #: What is called when pods come, are bound and end, instead of the subscribers; None if nothing is.
         self._watch: PodWatch | None = None
+        #: The state of a pod, by uid, that it knows.
         self._known: Callable[[str], PodInfo | None] = lambda uid: None
 
     def report_pods_to(self, watch: PodWatch, known: Callable[[str], PodInfo | None]) -> None:
@@ -126,7 +127,7 @@ class SimulatedCluster(MemoryAPI):
         key = (metadata.namespace, metadata.name)
         self._arrivals[metadata.uid] = arrival
         self._listener.pod_arrived(arrival)
-        if self._watch is None or key in self._pods:
+        if self._watch is None or key in self._pods or self._known(metadata.uid) is not None:
             self.put(pod)
             return
         pod = self._pods[key] = Pod(metadata=self._new_version(pod), spec=pod.spec, status=pod.status)

@@ -111,23 +111,28 @@ def test_columns_do_not_depend_on_when_they_are_read(steps: list[tuple[str, int]
     placed: dict[str, PodInfo] = {}
     for number, (step, kind) in enumerate(steps):
         if step == "add":
-            made = placed[f"p{number}"] = info(f"p{number}", priority=kind, cpu=f"{kind}00m")
-            change = lambda pods, made=made: pods.add(made, 0)  # noqa: E731
+            changed = placed[f"p{number}"] = info(f"p{number}", priority=kind, cpu=f"{kind}00m")
         elif step == "remove" and placed:
-            _, gone = placed.popitem()
-            change = lambda pods, gone=gone: pods.remove(0, gone.uid)  # noqa: E731
+            _, changed = placed.popitem()
         elif step == "start" and placed:
-            name = next(iter(placed))
-            old = placed[name].pod
+            name, old = next(iter(placed.items()))
             status = msgspec.structs.replace(old.status, start_time=datetime(2026, 1, 1 + kind, tzinfo=UTC))
-            placed[name] = SHAPES.info(msgspec.structs.replace(old, status=status))
-            change = lambda pods, name=name: pods.replace(placed[name])  # noqa: E731
+            changed = placed[name] = SHAPES.info(msgspec.structs.replace(old.pod, status=status))
         else:
-            change = _columns
-        answers = [change(pods) for pods in (read_at_once, read_late)]
-        assert answers[0] == answers[1]
+            assert _columns(read_at_once) == _columns(read_late)
+            continue
+        assert _change(read_at_once, step, changed) == _change(read_late, step, changed)
         _columns(read_at_once)
     assert _columns(read_at_once) == _columns(read_late)
+
+
+def _change(pods: PodTable, step: str, changed: PodInfo) -> object:
+    if step == "add":
+        return pods.add(changed, 0)
+    if step == "start":
+        return pods.replace(changed)
+    pods.remove(0, changed.uid)
+    return None
 
 
 def _columns(pods: PodTable) -> list[object]:
