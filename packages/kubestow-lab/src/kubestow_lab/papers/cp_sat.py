@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.version import VERSION
 from kubestow_lab.flow import solvers
 from kubestow_lab.metrics.intervals import Estimate, estimate
 from kubestow_lab.optimum import OptimumOptions, find_optimum
@@ -102,7 +103,7 @@ def measure(
 
 
 def _shares(window: str, seed: int, folder: Path) -> tuple[str, int, tuple[float, float]]:
-    path = folder / f"{WINDOWS[window]:g}.{seed}.json"
+    path = folder / f"{VERSION}.{WINDOWS[window]:g}s.{seed}.json"
     if path.exists():
         better, optimal = json.loads(path.read_bytes())
         return window, seed, (better, optimal)

@@ -65,7 +65,9 @@ def measure(
 
 
 def _experiment(data: Path, workload: str, seeds: Sequence[int]) -> Experiment:
-    arguments = {FGD: openb_experiments.fragmentation_arguments(data, workload)}
+    unrecorded = {"indexAnnotation": ""}  # so the simulations need no event loop
+    typical = openb_experiments.fragmentation_arguments(data, workload)
+    arguments = {"BestFit": unrecorded, FGD: typical | unrecorded}
     policies = {name: openb_experiments.configuration(name, {name: 1}, arguments) for name in POLICIES}
     subject = f"paper fgd, {workload}"
     return openb_experiments.experiment(data, workload, seeds, policies, load=_LOAD, subject=subject)

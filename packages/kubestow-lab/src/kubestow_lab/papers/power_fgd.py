@@ -9,6 +9,7 @@ pod has gone, without the plugin.
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
@@ -21,7 +22,8 @@ import numpy as np
 from kubestow.api.core import Node, Pod
 from kubestow.errors import InputError
 from kubestow.rules.requests import allocatable_amounts, requests_by_spec
-from kubestow_lab.experiments.experiment_file import Experiment, Run
+from kubestow.version import VERSION
+from kubestow_lab.experiments.experiment_file import Experiment, Run, as_data
 from kubestow_lab.metrics.intervals import Estimate, estimate
 from kubestow_lab.papers import openb_experiments
 from kubestow_lab.papers.openb_experiments import FGD
@@ -86,7 +88,8 @@ def measure(
     for number, workload in enumerate(workloads):
         before = number * len(POLICIES) * len(seeds)
         watts: dict[tuple[str, int], list[float]] = {}
-        for run, values in _finished_runs(_experiment(data, workload, seeds), folder / workload, processes):
+        experiment = _experiment(data, workload, seeds)
+        for run, values in _finished_runs(experiment, folder / f"{workload}.{_digest(experiment)}", processes):
             watts[run.policy, run.seed] = values
             progress(before + len(watts), total)
         for column, arrived in enumerate(ARRIVED):
@@ -113,6 +116,13 @@ def _experiment(data: Path, workload: str, seeds: Sequence[int]) -> Experiment:
         policies[name] = openb_experiments.configuration(FGD if fragmentation else PWR, weights, arguments)
     subject = f"paper power-fgd, {workload}"
     return openb_experiments.experiment(data, workload, seeds, policies, load=max(ARRIVED), subject=subject)
+
+
+def _digest(experiment: Experiment) -> str:
+    """What the runs of an experiment depend on besides their seeds: its policies, the trace's files, the version."""
+    data = {name: value for name, value in as_data(experiment).items() if name != "seeds"}
+    content = json.dumps([data, experiment.inputs(), VERSION], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------

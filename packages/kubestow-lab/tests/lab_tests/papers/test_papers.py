@@ -71,6 +71,10 @@ def test_power_is_compared_with_that_under_fgd(trace: Path) -> None:
     assert saved.measured.mean >= 0
     again = reproduce(POWER, trace, trace / "out", seeds=[1], processes=1)
     assert [row.measured.mean for row in again.rows] == [row.measured.mean for row in table.rows]
+    nodes = trace / "openb_node_list_gpu_node.csv"
+    nodes.write_text(nodes.read_text() + "c,64000,65536,2,P100\n")
+    other = reproduce(POWER, trace, trace / "out", seeds=[1], processes=1)  # other files, other results
+    assert [row.measured.mean for row in other.rows] != [row.measured.mean for row in table.rows]
 
 
 def test_power_counts_packages_and_gpus_in_use() -> None:
