@@ -167,7 +167,7 @@ def test_watches_that_lag_behind_one_another_are_aligned_by_resource_versions() 
         "the deletion of Pod default/occupying was not known yet",
         "the creation of Node large was not known yet",
     } <= {*found.race}
-    assert found.moments < 150
+    assert found.moments < 100
 
 
 def test_a_deleted_pod_that_fits_nowhere_is_no_explanation() -> None:
