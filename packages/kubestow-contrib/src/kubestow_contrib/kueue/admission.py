@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 import msgspec
 
@@ -18,7 +17,6 @@ from kubestow_contrib.kueue.admission_state import AdmissionState
 from kubestow_contrib.kueue.local_queue_usage import LocalQueueUsage
 from kubestow_contrib.kueue.objects import (
     ADMITTED,
-    DEFAULT_LOCAL_QUEUE,
     EVICTED,
     FINISHED,
     QUOTA_RESERVED,
@@ -84,11 +82,10 @@ class Admission:
             self.settings.half_life, self.settings.sampling_interval, self.settings.resource_weights
         )
         self._cycles = 0
+        self._now = now
         for name, queue in self.state.cluster_queues.items():
             by_usage = self.settings.usage_fair_sharing and queue.is_fair_by_usage
-            usage = partial(self._local_usage, at=[now]) if by_usage else None
-            self.pending[name] = PendingQueue(queue.is_strict, usage)
-        self._now = now
+            self.pending[name] = PendingQueue(queue.is_strict, self._local_usage if by_usage else None)
         for key, local_queue in self.local_queues.items():
             status = local_queue.status.fair_sharing.admission_fair_sharing_status
             consumed = {name: amount(name, quantity) for name, quantity in status.consumed_resources.items()}
@@ -98,13 +95,12 @@ class Admission:
             if not workload.is_in(FINISHED):
                 self.put(WorkloadInfo.of(workload), now)
 
-    def _local_usage(self, queue: tuple[str, str], at: list[float]) -> float:
-        return self._usage.usage(queue, max(self._now, at[0]))
+    def _local_usage(self, queue: tuple[str, str]) -> float:
+        return self._usage.usage(queue, self._now)
 
     def cluster_queue_of(self, workload: Workload) -> str:
         """The name of the ClusterQueue that a Workload waits for; "" if its LocalQueue does not exist."""
-        name = workload.spec.queue_name or DEFAULT_LOCAL_QUEUE
-        local_queue = self.local_queues.get((workload.metadata.namespace, name))
+        local_queue = self.local_queues.get((workload.metadata.namespace, workload.spec.queue_name))
         return "" if local_queue is None else local_queue.spec.cluster_queue
 
     def put(self, info: WorkloadInfo, now: float) -> None:
@@ -117,17 +113,23 @@ class Admission:
         workload = info.workload
         local_queue = self.local_queues.get((workload.metadata.namespace, workload.spec.queue_name))
         info.cluster_queue = self.cluster_queue_of(workload)
-        if local_queue is None and not info.cluster_queue:
-            self.problems[info.key] = f"there is no LocalQueue {workload.spec.queue_name or DEFAULT_LOCAL_QUEUE}"
+        if local_queue is None:
+            problem = (
+                f"there is no LocalQueue {workload.spec.queue_name}"
+                if workload.spec.queue_name
+                else "it names no LocalQueue"
+            )
         elif info.cluster_queue not in self.pending:
-            self.problems[info.key] = f"there is no ClusterQueue {info.cluster_queue}"
+            problem = f"there is no ClusterQueue {info.cluster_queue}"
         elif not workload.spec.active:
-            self.problems[info.key] = "it is not active (spec.active is false)"
-        elif local_queue is not None and local_queue.spec.stop_policy not in ("", "None"):
-            self.problems[info.key] = f"LocalQueue {local_queue.metadata.name} is stopped"
+            problem = "it is not active (spec.active is false)"
+        elif local_queue.spec.stop_policy not in ("", "None"):
+            problem = f"LocalQueue {local_queue.metadata.name} is stopped"
         else:
             self.problems.pop(info.key, None)
             self.pending[info.cluster_queue].push(info, now)
+            return
+        self.problems[info.key] = problem
 
     def run_cycle(self, now: float) -> list[Entry]:
         """Decide about the heads of all queues; nothing if there are none.

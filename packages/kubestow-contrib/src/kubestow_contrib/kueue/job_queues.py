@@ -26,7 +26,7 @@ from kubestow.engine.job_queues import JobStart, JobState, JobStop, Owner, Runni
 from kubestow.errors import InputError, InvalidObject
 from kubestow.reports.model import counted
 from kubestow_contrib.kueue.admission import Admission, KueueObjects
-from kubestow_contrib.kueue.admission_cycle import AdmissionSettings, Entry, Outcome
+from kubestow_contrib.kueue.admission_cycle import AdmissionSettings, Entry, Outcome, obstacle
 from kubestow_contrib.kueue.explanation import assignment_now, reasons_text, why_waiting
 from kubestow_contrib.kueue.fair_sharing import STRATEGIES
 from kubestow_contrib.kueue.flavor_assignment import Mode
@@ -320,12 +320,9 @@ class KueueQueues:
         return JobState(info.key, owner_of(info.workload), queue, pods, is_admitted, flavors, message)
 
     def _why_now(self, info: WorkloadInfo) -> str:
+        if found := obstacle(self._admission.state, self._namespaces, info):
+            return found.problem
         queue = self._admission.state.cluster_queues[info.cluster_queue]
-        if queue.problem:
-            return f"ClusterQueue {queue.name}: {queue.problem}"
-        labels = self._namespaces.get(info.workload.metadata.namespace, {})
-        if queue.namespaces is None or not queue.namespaces.matches(labels):
-            return f"ClusterQueue {queue.name} does not select namespace {info.workload.metadata.namespace}"
         assignment = assignment_now(self._admission, info)
         return "others are before it" if assignment.mode is Mode.FIT else reasons_text(assignment.reasons, queue)
 

@@ -31,8 +31,8 @@ class LocalQueueUsage:
     half_life: float
     sampling_interval: float
     resource_weights: Mapping[str, float] = field(default_factory=dict)
-    _weights: dict[_Key, float] = field(default_factory=dict)
-    _accounts: dict[_Key, _Account] = field(default_factory=dict)
+    _weights: dict[_Key, float] = field(default_factory=dict, init=False)
+    _accounts: dict[_Key, _Account] = field(default_factory=dict, init=False)
 
     def open_account(self, queue: _Key, weight: float, consumed: Mapping[str, int], updated: float) -> None:
         """Begin with what a queue has consumed at a time."""
