@@ -108,7 +108,7 @@ class Admission:
         self._now = max(self._now, now)
         if info.has_quota:
             self.state.add(info)
-            self._count(info)
+            self._usage.run(info.local_queue, _totals(info), self._now)
             return
         workload = info.workload
         local_queue = self.local_queues.get((workload.metadata.namespace, workload.spec.queue_name))
@@ -150,7 +150,7 @@ class Admission:
         entries = cycle.run(heads)
         for entry in entries:
             if entry.outcome is Outcome.ADMITTED:
-                self._count(entry.info)
+                self._usage.admit(entry.info.local_queue, _totals(entry.info), self._now)
             else:
                 self.pending[entry.info.cluster_queue].requeue(entry.info, entry.requeue, now)
         return entries
@@ -202,11 +202,6 @@ class Admission:
         self.problems.pop(info.key, None)
         if info.cluster_queue in self.pending:
             self.pending[info.cluster_queue].remove(info.key)
-
-    def _count(self, info: WorkloadInfo) -> None:
-        queue = self.state.cluster_queues.get(info.cluster_queue)
-        if self.settings.usage_fair_sharing and queue is not None and queue.is_fair_by_usage:
-            self._usage.admit(info.local_queue, _totals(info), self._now)
 
     def _note_usages(self, now: float) -> None:
         """Let preemption see the usage of LocalQueues."""

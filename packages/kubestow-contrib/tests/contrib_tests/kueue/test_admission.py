@@ -212,6 +212,14 @@ def test_usage_approaches_what_is_used_and_counts_a_sample_at_once() -> None:
     assert usage.usage(("default", "a"), NOW + 2000) == pytest.approx(0.0, abs=1e-6)
 
 
+def test_what_ran_before_counts_from_now_on() -> None:
+    usage = LocalQueueUsage(half_life=10.0, sampling_interval=10.0)
+    usage.open_account(("default", "a"), 1.0, {GPU: 1}, NOW)
+    usage.run(("default", "a"), {GPU: 4}, NOW)
+    assert usage.usage(("default", "a"), NOW) == 1.0
+    assert usage.usage(("default", "a"), NOW + 10) == pytest.approx(2.5)
+
+
 def test_a_weight_of_zero_comes_last() -> None:
     usage = LocalQueueUsage(half_life=10.0, sampling_interval=1.0)
     usage.open_account(("default", "a"), 0.0, {}, NOW)
