@@ -58,8 +58,8 @@ class KueueObjects:
 class Admission:
     """The queues of a cluster at the time ``now``, in seconds since the epoch, and the Workloads in them.
 
-    ``namespaces`` are the labels of namespaces by name. ``problems`` says, by the key of a Workload, why it is in no
-    queue. Raises InvalidQuantity and InvalidSelector for an object with one.
+    ``namespaces`` are the labels of namespaces by name. ``unqueued`` has, by key, the Workloads that are in no
+    queue, each with the reason. Raises InvalidQuantity and InvalidSelector for an object with one.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Admission:
         )
         self.local_queues = {(obj.metadata.namespace, obj.metadata.name): obj for obj in objects.local_queues}
         self.pending: dict[str, PendingQueue] = {}
-        self.problems: dict[str, str] = {}
+        self.unqueued: dict[str, tuple[WorkloadInfo, str]] = {}
         self._usage = LocalQueueUsage(
             self.settings.half_life, self.settings.sampling_interval, self.settings.resource_weights
         )
@@ -126,10 +126,9 @@ class Admission:
         elif local_queue.spec.stop_policy not in ("", "None"):
             problem = f"LocalQueue {local_queue.metadata.name} is stopped"
         else:
-            self.problems.pop(info.key, None)
             self.pending[info.cluster_queue].push(info, now)
             return
-        self.problems[info.key] = problem
+        self.unqueued[info.key] = info, problem
 
     def run_cycle(self, now: float) -> list[Entry]:
         """Decide about the heads of all queues; nothing if there are none.
@@ -196,12 +195,6 @@ class Admission:
             return labels is not None and selector is not None and selector.matches(labels)
 
         return sum(self.pending[name].retry_inadmissible(now, is_eligible) for name in queues_of_tree(queue))
-
-    def remove(self, info: WorkloadInfo) -> None:
-        """Forget a Workload without quota."""
-        self.problems.pop(info.key, None)
-        if info.cluster_queue in self.pending:
-            self.pending[info.cluster_queue].remove(info.key)
 
     def _note_usages(self, now: float) -> None:
         """Let preemption see the usage of LocalQueues."""

@@ -206,14 +206,11 @@ class KueueQueues:
             self._know_namespace(local.metadata.namespace)
         self._classes = {one.metadata.name: one for one in self._objects.priority_classes}
         self._admission = self._admission_of(self._objects)
-        #: All Workloads that have not ended, by key, and the Jobs that they were made of.
-        self._infos: dict[str, WorkloadInfo] = {}
-        self._jobs: dict[str, dict[str, Any]] = {}
+        #: The Workloads with quota, and the Jobs that Workloads were made of, by key.
+        self._with_quota: dict[str, WorkloadInfo] = {}
         for queue in self._admission.state.cluster_queues.values():
-            self._infos |= queue.workloads
-        for pending in self._admission.pending.values():
-            self._infos |= {info.key: info for info in pending.waiting()}
-        self._messages: dict[str, str] = {}
+            self._with_quota |= queue.workloads
+        self._jobs: dict[str, dict[str, Any]] = {}
         self._retries: list[tuple[float, WorkloadInfo]] = []
         self._new_checks = 0
 
@@ -250,7 +247,7 @@ class KueueQueues:
         workload = workload_of(job, self._cluster.admission, self._classes, now)
         self._know_namespace(workload.metadata.namespace)
         info = WorkloadInfo.of(workload)
-        self._infos[info.key], self._jobs[info.key] = info, job
+        self._jobs[info.key] = job
         self._admission.put(info, now)
         return info.key
 
@@ -268,7 +265,7 @@ class KueueQueues:
     def _changes(self, entry: Entry, now: float) -> Iterator[JobStart | JobStop]:
         if entry.outcome is Outcome.ADMITTED:
             info = entry.info
-            self._infos[info.key] = info
+            self._with_quota[info.key] = info
             queue = self._admission.state.cluster_queues[info.cluster_queue]
             self._new_checks += bool(queue.checks)
             pods = tuple(pods_of(info, self._jobs.get(info.key), self._admission.state.flavors))
@@ -280,7 +277,7 @@ class KueueQueues:
 
     def end(self, job: str, now: float) -> None:
         """Free the quota of a job that has ended."""
-        info = self._infos.pop(job)
+        info = self._with_quota.pop(job)
         self._jobs.pop(job, None)
         self._admission.release(info, now)
         self._retries.append((now + _RETRY_PERIOD, info))
@@ -308,9 +305,7 @@ class KueueQueues:
                 found.append(self._state(info, name, not waits_for, _flavors_of(info), message))
         for name, pending in self._admission.pending.items():
             found += [self._state(info, name, False, (), self._why_now(info)) for info in pending.waiting()]
-        for key, problem in self._admission.problems.items():
-            if key in self._infos:
-                found.append(self._state(self._infos[key], "", False, (), problem))
+        found += [self._state(info, "", False, (), problem) for info, problem in self._admission.unqueued.values()]
         return found
 
     def _state(
@@ -344,8 +339,8 @@ class KueueQueues:
         lines = [f"Workload {name} in LocalQueue {workload.spec.queue_name}:"]
         name = self._admission.cluster_queue_of(workload)
         queue = self._admission.state.cluster_queues.get(name)
-        if queue is None or info.key in self._admission.problems:
-            return [*lines, f"not admitted: {self._admission.problems.get(info.key, '')}"]
+        if queue is None or info.key in self._admission.unqueued:
+            return [*lines, f"not admitted: {self._admission.unqueued[info.key][1]}"]
         # Quota is lent within one tree of cohorts only.
         tree = set(queues_of_tree(queue))
         own = [one for one in self._objects.workloads if self._queue_of(one) in tree]

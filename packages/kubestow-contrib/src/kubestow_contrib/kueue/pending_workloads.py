@@ -112,13 +112,6 @@ class PendingQueue:
             self._activate(self.inadmissible.pop(info.key))
         return len(moved)
 
-    def remove(self, key: str) -> None:
-        """Forget a Workload."""
-        self._active.pop(key, None)
-        self.inadmissible.pop(key, None)
-        if self._preemptor == key:
-            self._preemptor = ""
-
     def _activate(self, info: WorkloadInfo) -> None:
         self._active[info.key] = info
         heapq.heappush(self._heaps.setdefault(info.local_queue, []), (_age(info), info.key))
