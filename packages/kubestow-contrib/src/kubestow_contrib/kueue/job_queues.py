@@ -22,7 +22,7 @@ from kubestow.api.meta import APIObject, convert, decode
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
 from kubestow.engine.input.kinds import with_identity
-from kubestow.engine.job_queues import JobStart, JobState, JobStop, Owner, RunningJob
+from kubestow.engine.job_queues import JobStart, JobState, JobStop, Owner, QueueResources, RunningJob
 from kubestow.errors import InputError, InvalidObject
 from kubestow.reports.model import counted
 from kubestow_contrib.kueue.admission import Admission, KueueObjects
@@ -134,6 +134,11 @@ def read_settings(path: str | Path) -> AdmissionSettings:
 
 class Kueue:
     """Reads Kueue's queues of a cluster."""
+
+    @property
+    def resources(self) -> QueueResources:
+        """All kinds of Kueue that decide about admission."""
+        return QueueResources(GROUP, VERSIONS, [kind.resource.partition(".")[0] for kind in _KINDS])
 
     def takes(self, job: dict[str, Any]) -> bool:
         """Whether it is a Job with the label of a queue."""
