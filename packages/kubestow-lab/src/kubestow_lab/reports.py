@@ -66,6 +66,8 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
         _timeline_figure("Requested share, fragmentation and numbers of pods and nodes, by virtual time."),
         _NODES_FIGURE,
     ]
+    if result.jobs:
+        sections.append(Section("Jobs", list(result.job_blocks()), anchor="jobs"))
     if groups:
         sections.append(
             Section("Pending pods", list(_pending(groups, decisions, result.in_plain_words)), anchor="pending")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 import msgspec
 
@@ -18,7 +17,6 @@ from kubestow_contrib.kueue.admission_state import AdmissionState
 from kubestow_contrib.kueue.local_queue_usage import LocalQueueUsage
 from kubestow_contrib.kueue.objects import (
     ADMITTED,
-    DEFAULT_LOCAL_QUEUE,
     EVICTED,
     FINISHED,
     QUOTA_RESERVED,
@@ -60,8 +58,8 @@ class KueueObjects:
 class Admission:
     """The queues of a cluster at the time ``now``, in seconds since the epoch, and the Workloads in them.
 
-    ``namespaces`` are the labels of namespaces by name. ``problems`` says, by the key of a Workload, why it is in no
-    queue. Raises InvalidQuantity and InvalidSelector for an object with one.
+    ``namespaces`` are the labels of namespaces by name. ``unqueued`` has, by key, the Workloads that are in no
+    queue, each with the reason. Raises InvalidQuantity and InvalidSelector for an object with one.
     """
 
     def __init__(
@@ -79,16 +77,15 @@ class Admission:
         )
         self.local_queues = {(obj.metadata.namespace, obj.metadata.name): obj for obj in objects.local_queues}
         self.pending: dict[str, PendingQueue] = {}
-        self.problems: dict[str, str] = {}
+        self.unqueued: dict[str, tuple[WorkloadInfo, str]] = {}
         self._usage = LocalQueueUsage(
             self.settings.half_life, self.settings.sampling_interval, self.settings.resource_weights
         )
         self._cycles = 0
+        self._now = now
         for name, queue in self.state.cluster_queues.items():
             by_usage = self.settings.usage_fair_sharing and queue.is_fair_by_usage
-            usage = partial(self._local_usage, at=[now]) if by_usage else None
-            self.pending[name] = PendingQueue(queue.is_strict, usage)
-        self._now = now
+            self.pending[name] = PendingQueue(queue.is_strict, self._local_usage if by_usage else None)
         for key, local_queue in self.local_queues.items():
             status = local_queue.status.fair_sharing.admission_fair_sharing_status
             consumed = {name: amount(name, quantity) for name, quantity in status.consumed_resources.items()}
@@ -98,13 +95,12 @@ class Admission:
             if not workload.is_in(FINISHED):
                 self.put(WorkloadInfo.of(workload), now)
 
-    def _local_usage(self, queue: tuple[str, str], at: list[float]) -> float:
-        return self._usage.usage(queue, max(self._now, at[0]))
+    def _local_usage(self, queue: tuple[str, str]) -> float:
+        return self._usage.usage(queue, self._now)
 
     def cluster_queue_of(self, workload: Workload) -> str:
         """The name of the ClusterQueue that a Workload waits for; "" if its LocalQueue does not exist."""
-        name = workload.spec.queue_name or DEFAULT_LOCAL_QUEUE
-        local_queue = self.local_queues.get((workload.metadata.namespace, name))
+        local_queue = self.local_queues.get((workload.metadata.namespace, workload.spec.queue_name))
         return "" if local_queue is None else local_queue.spec.cluster_queue
 
     def put(self, info: WorkloadInfo, now: float) -> None:
@@ -112,22 +108,27 @@ class Admission:
         self._now = max(self._now, now)
         if info.has_quota:
             self.state.add(info)
-            self._count(info)
+            self._usage.run(info.local_queue, _totals(info), self._now)
             return
         workload = info.workload
         local_queue = self.local_queues.get((workload.metadata.namespace, workload.spec.queue_name))
         info.cluster_queue = self.cluster_queue_of(workload)
-        if local_queue is None and not info.cluster_queue:
-            self.problems[info.key] = f"there is no LocalQueue {workload.spec.queue_name or DEFAULT_LOCAL_QUEUE}"
+        if local_queue is None:
+            problem = (
+                f"there is no LocalQueue {workload.spec.queue_name}"
+                if workload.spec.queue_name
+                else "it names no LocalQueue"
+            )
         elif info.cluster_queue not in self.pending:
-            self.problems[info.key] = f"there is no ClusterQueue {info.cluster_queue}"
+            problem = f"there is no ClusterQueue {info.cluster_queue}"
         elif not workload.spec.active:
-            self.problems[info.key] = "it is not active (spec.active is false)"
-        elif local_queue is not None and local_queue.spec.stop_policy not in ("", "None"):
-            self.problems[info.key] = f"LocalQueue {local_queue.metadata.name} is stopped"
+            problem = "it is not active (spec.active is false)"
+        elif local_queue.spec.stop_policy not in ("", "None"):
+            problem = f"LocalQueue {local_queue.metadata.name} is stopped"
         else:
-            self.problems.pop(info.key, None)
             self.pending[info.cluster_queue].push(info, now)
+            return
+        self.unqueued[info.key] = info, problem
 
     def run_cycle(self, now: float) -> list[Entry]:
         """Decide about the heads of all queues; nothing if there are none.
@@ -148,7 +149,7 @@ class Admission:
         entries = cycle.run(heads)
         for entry in entries:
             if entry.outcome is Outcome.ADMITTED:
-                self._count(entry.info)
+                self._usage.admit(entry.info.local_queue, _totals(entry.info), self._now)
             else:
                 self.pending[entry.info.cluster_queue].requeue(entry.info, entry.requeue, now)
         return entries
@@ -194,17 +195,6 @@ class Admission:
             return labels is not None and selector is not None and selector.matches(labels)
 
         return sum(self.pending[name].retry_inadmissible(now, is_eligible) for name in queues_of_tree(queue))
-
-    def remove(self, info: WorkloadInfo) -> None:
-        """Forget a Workload without quota."""
-        self.problems.pop(info.key, None)
-        if info.cluster_queue in self.pending:
-            self.pending[info.cluster_queue].remove(info.key)
-
-    def _count(self, info: WorkloadInfo) -> None:
-        queue = self.state.cluster_queues.get(info.cluster_queue)
-        if self.settings.usage_fair_sharing and queue is not None and queue.is_fair_by_usage:
-            self._usage.admit(info.local_queue, _totals(info), self._now)
 
     def _note_usages(self, now: float) -> None:
         """Let preemption see the usage of LocalQueues."""

@@ -67,9 +67,8 @@ class Outcome(StrEnum):
 class Entry:
     """A head in a cycle.
 
-    ``reason`` is that of the condition ``QuotaReserved``: why there is no quota. ``problem`` says what is wrong with
-    the Workload or its queue; "" if only quota is missing, which ``assignment`` explains. ``requeue`` says why it goes
-    back to its queue.
+    ``reason`` is that of the condition ``QuotaReserved``: why there is no quota. ``requeue`` says why it goes back to
+    its queue.
     """
 
     info: WorkloadInfo
@@ -78,7 +77,34 @@ class Entry:
     outcome: Outcome = Outcome.INADMISSIBLE
     requeue: Requeue = Requeue.GENERIC
     reason: str = ""
-    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What is wrong with a Workload or its queue, so that it is not considered: as a clause, and as a ``reason``."""
+
+    problem: str
+    reason: str
+    requeue: Requeue = Requeue.GENERIC
+
+
+def obstacle(state: AdmissionState, namespaces: Mapping[str, Mapping[str, str]], info: WorkloadInfo) -> Obstacle | None:
+    """Why a Workload is not considered; None if only quota decides."""
+    queue = state.cluster_queues.get(info.cluster_queue)
+    namespace = info.workload.metadata.namespace
+    labels = namespaces.get(namespace)
+    if {one.state for one in info.workload.status.admission_checks} & {"Retry", "Rejected"}:
+        return Obstacle("an admission check failed", "PendingEvaluation")
+    if queue is None:
+        return Obstacle(f"there is no ClusterQueue {info.cluster_queue}", "Misconfigured")
+    if queue.problem:
+        return Obstacle(f"ClusterQueue {queue.name}: {queue.problem}", "Suspended")
+    if labels is None:
+        return Obstacle(f"there is no namespace {namespace}", "Misconfigured")
+    if queue.namespaces is None or not queue.namespaces.matches(labels):
+        problem = f"ClusterQueue {queue.name} does not select namespace {namespace}"
+        return Obstacle(problem, "Misconfigured", Requeue.NAMESPACE_MISMATCH)
+    return None
 
 
 @dataclass(slots=True)
@@ -93,7 +119,7 @@ class AdmissionCycle:
     settings: AdmissionSettings
     now: float
     number: int = 1
-    _preempted: dict[str, WorkloadInfo] = field(default_factory=dict)
+    _preempted: dict[str, WorkloadInfo] = field(default_factory=dict, init=False)
 
     def run(self, heads: Iterable[WorkloadInfo]) -> list[Entry]:
         """Decide about the heads, at most one of each ClusterQueue, in the order in which they were decided about.
@@ -119,25 +145,11 @@ class AdmissionCycle:
     # -- nomination ----------------------------------------------------------------------------------------------------
 
     def _nominate(self, entry: Entry) -> bool:
-        info = entry.info
-        queue = self.state.cluster_queues.get(info.cluster_queue)
-        labels = self.namespaces.get(info.workload.metadata.namespace)
-        states = {one.state for one in info.workload.status.admission_checks}
-        if states & {"Retry", "Rejected"}:
-            entry.problem, entry.reason = "an admission check failed", "PendingEvaluation"
-        elif queue is None:
-            entry.problem, entry.reason = f"there is no ClusterQueue {info.cluster_queue}", "Misconfigured"
-        elif queue.problem:
-            entry.problem, entry.reason = f"ClusterQueue {queue.name}: {queue.problem}", "Suspended"
-        elif labels is None:
-            entry.problem = f"there is no namespace {info.workload.metadata.namespace}"
-            entry.reason = "Misconfigured"
-        elif queue.namespaces is None or not queue.namespaces.matches(labels):
-            entry.problem = f"ClusterQueue {queue.name} does not select the namespace"
-            entry.reason, entry.requeue = "Misconfigured", Requeue.NAMESPACE_MISMATCH
-        else:
-            self._assign(entry, queue)
+        found = obstacle(self.state, self.namespaces, entry.info)
+        if found is None:
+            self._assign(entry, self.state.cluster_queues[entry.info.cluster_queue])
             return True
+        entry.reason, entry.requeue = found.reason, found.requeue
         return False
 
     def _assign(self, entry: Entry, queue: ClusterQueueNode) -> None:
@@ -312,7 +324,7 @@ class AdmissionCycle:
             self._assign(entry, queue)
         entry.info.nomination = None
         if overlaps and entry.assignment.mode is Mode.FIT:
-            entry.assignment.force_mode(Mode.DEFERRED_FIT)
+            entry.assignment.set_mode([one.name for one in entry.assignment.pod_sets], Mode.DEFERRED_FIT)
         return self._fits(entry, queue)[0]
 
     def _fits(self, entry: Entry, queue: ClusterQueueNode) -> tuple[bool, bool]:

@@ -98,8 +98,8 @@ class ClusterQueueNode(QuotaNode):
 class AdmissionState:
     """ClusterQueues and cohorts by name, flavors by name, and the Workloads with quota.
 
-    Raises InvalidQuantity and InvalidSelector for an object with one. ``inactive`` has, for the names of ClusterQueues
-    that admit nothing, the reason.
+    Raises InvalidQuantity and InvalidSelector for an object with one.
+    ``topologies`` are those of flavors that have one, by flavor.
     """
 
     def __init__(
@@ -145,11 +145,6 @@ class AdmissionState:
         for cohort_node in self.cohorts.values():
             if cohort_node.parent is None:
                 cohort_node.accumulate()
-
-    @property
-    def inactive(self) -> dict[str, str]:
-        """Why ClusterQueues admit nothing, by name."""
-        return {name: queue.problem for name, queue in self.cluster_queues.items() if queue.problem}
 
     def _join(self, node: QuotaNode, name: str) -> None:
         cohort = self.cohorts.get(name)

@@ -14,6 +14,7 @@ from itertools import islice
 
 from kubestow.reports.model import amount_text, counted
 from kubestow_contrib.kueue.admission import Admission
+from kubestow_contrib.kueue.admission_cycle import obstacle
 from kubestow_contrib.kueue.admission_state import ClusterQueueNode
 from kubestow_contrib.kueue.flavor_assignment import (
     Assignment,
@@ -130,12 +131,8 @@ def why_waiting(
     Workloads end, in seconds since the epoch.
     """
     queue = admission.state.cluster_queues[info.cluster_queue]
-    if queue.problem:
-        yield f"not admitted: ClusterQueue {queue.name}: {queue.problem}"
-        return
-    labels = admission.namespaces.get(info.workload.metadata.namespace, {})
-    if queue.namespaces is None or not queue.namespaces.matches(labels):
-        yield f"not admitted: ClusterQueue {queue.name} does not select namespace {info.workload.metadata.namespace}"
+    if found := obstacle(admission.state, admission.namespaces, info):
+        yield f"not admitted: {found.problem}"
         return
     waiting = admission.pending[queue.name].waiting()
     keys = [one.key for one in waiting]

@@ -214,13 +214,6 @@ class Assignment:
             return Mode.NO_FIT
         return min(one.mode for one in self.pod_sets) if self.forced_mode is None else self.forced_mode
 
-    def force_mode(self, mode: Mode) -> None:
-        """Set the mode of all flavors."""
-        self.forced_mode = mode
-        for pod_set in self.pod_sets:
-            for flavor in pod_set.flavors.values():
-                flavor.mode = mode
-
     def set_mode(self, names: Iterable[str], mode: Mode) -> None:
         """Set the mode of all flavors of some pod sets, and thereby that of the assignment."""
         for pod_set in self.pod_sets:

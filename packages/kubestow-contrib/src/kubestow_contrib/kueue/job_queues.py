@@ -22,11 +22,11 @@ from kubestow.api.meta import APIObject, convert, decode
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
 from kubestow.engine.input.kinds import with_identity
-from kubestow.engine.job_queues import JobStart, JobState, JobStop, Owner, RunningJob
+from kubestow.engine.job_queues import JobStart, JobState, JobStop, Owner, QueueResources, RunningJob
 from kubestow.errors import InputError, InvalidObject
 from kubestow.reports.model import counted
 from kubestow_contrib.kueue.admission import Admission, KueueObjects
-from kubestow_contrib.kueue.admission_cycle import AdmissionSettings, Entry, Outcome
+from kubestow_contrib.kueue.admission_cycle import AdmissionSettings, Entry, Outcome, obstacle
 from kubestow_contrib.kueue.explanation import assignment_now, reasons_text, why_waiting
 from kubestow_contrib.kueue.fair_sharing import STRATEGIES
 from kubestow_contrib.kueue.flavor_assignment import Mode
@@ -135,6 +135,11 @@ def read_settings(path: str | Path) -> AdmissionSettings:
 class Kueue:
     """Reads Kueue's queues of a cluster."""
 
+    @property
+    def resources(self) -> QueueResources:
+        """All kinds of Kueue that decide about admission."""
+        return QueueResources(GROUP, VERSIONS, [kind.resource.partition(".")[0] for kind in _KINDS])
+
     def takes(self, job: dict[str, Any]) -> bool:
         """Whether it is a Job with the label of a queue."""
         return bool(queue_of(job))
@@ -206,14 +211,11 @@ class KueueQueues:
             self._know_namespace(local.metadata.namespace)
         self._classes = {one.metadata.name: one for one in self._objects.priority_classes}
         self._admission = self._admission_of(self._objects)
-        #: All Workloads that have not ended, by key, and the Jobs that they were made of.
-        self._infos: dict[str, WorkloadInfo] = {}
-        self._jobs: dict[str, dict[str, Any]] = {}
+        #: The Workloads with quota, and the Jobs that Workloads were made of, by key.
+        self._with_quota: dict[str, WorkloadInfo] = {}
         for queue in self._admission.state.cluster_queues.values():
-            self._infos |= queue.workloads
-        for pending in self._admission.pending.values():
-            self._infos |= {info.key: info for info in pending.waiting()}
-        self._messages: dict[str, str] = {}
+            self._with_quota |= queue.workloads
+        self._jobs: dict[str, dict[str, Any]] = {}
         self._retries: list[tuple[float, WorkloadInfo]] = []
         self._new_checks = 0
 
@@ -250,7 +252,7 @@ class KueueQueues:
         workload = workload_of(job, self._cluster.admission, self._classes, now)
         self._know_namespace(workload.metadata.namespace)
         info = WorkloadInfo.of(workload)
-        self._infos[info.key], self._jobs[info.key] = info, job
+        self._jobs[info.key] = job
         self._admission.put(info, now)
         return info.key
 
@@ -268,7 +270,7 @@ class KueueQueues:
     def _changes(self, entry: Entry, now: float) -> Iterator[JobStart | JobStop]:
         if entry.outcome is Outcome.ADMITTED:
             info = entry.info
-            self._infos[info.key] = info
+            self._with_quota[info.key] = info
             queue = self._admission.state.cluster_queues[info.cluster_queue]
             self._new_checks += bool(queue.checks)
             pods = tuple(pods_of(info, self._jobs.get(info.key), self._admission.state.flavors))
@@ -280,7 +282,7 @@ class KueueQueues:
 
     def end(self, job: str, now: float) -> None:
         """Free the quota of a job that has ended."""
-        info = self._infos.pop(job)
+        info = self._with_quota.pop(job)
         self._jobs.pop(job, None)
         self._admission.release(info, now)
         self._retries.append((now + _RETRY_PERIOD, info))
@@ -308,9 +310,7 @@ class KueueQueues:
                 found.append(self._state(info, name, not waits_for, _flavors_of(info), message))
         for name, pending in self._admission.pending.items():
             found += [self._state(info, name, False, (), self._why_now(info)) for info in pending.waiting()]
-        for key, problem in self._admission.problems.items():
-            if key in self._infos:
-                found.append(self._state(self._infos[key], "", False, (), problem))
+        found += [self._state(info, "", False, (), problem) for info, problem in self._admission.unqueued.values()]
         return found
 
     def _state(
@@ -320,12 +320,9 @@ class KueueQueues:
         return JobState(info.key, owner_of(info.workload), queue, pods, is_admitted, flavors, message)
 
     def _why_now(self, info: WorkloadInfo) -> str:
+        if found := obstacle(self._admission.state, self._namespaces, info):
+            return found.problem
         queue = self._admission.state.cluster_queues[info.cluster_queue]
-        if queue.problem:
-            return f"ClusterQueue {queue.name}: {queue.problem}"
-        labels = self._namespaces.get(info.workload.metadata.namespace, {})
-        if queue.namespaces is None or not queue.namespaces.matches(labels):
-            return f"ClusterQueue {queue.name} does not select namespace {info.workload.metadata.namespace}"
         assignment = assignment_now(self._admission, info)
         return "others are before it" if assignment.mode is Mode.FIT else reasons_text(assignment.reasons, queue)
 
@@ -347,8 +344,8 @@ class KueueQueues:
         lines = [f"Workload {name} in LocalQueue {workload.spec.queue_name}:"]
         name = self._admission.cluster_queue_of(workload)
         queue = self._admission.state.cluster_queues.get(name)
-        if queue is None or info.key in self._admission.problems:
-            return [*lines, f"not admitted: {self._admission.problems.get(info.key, '')}"]
+        if queue is None or info.key in self._admission.unqueued:
+            return [*lines, f"not admitted: {self._admission.unqueued[info.key][1]}"]
         # Quota is lent within one tree of cohorts only.
         tree = set(queues_of_tree(queue))
         own = [one for one in self._objects.workloads if self._queue_of(one) in tree]

@@ -31,21 +31,26 @@ class LocalQueueUsage:
     half_life: float
     sampling_interval: float
     resource_weights: Mapping[str, float] = field(default_factory=dict)
-    _weights: dict[_Key, float] = field(default_factory=dict)
-    _accounts: dict[_Key, _Account] = field(default_factory=dict)
+    _weights: dict[_Key, float] = field(default_factory=dict, init=False)
+    _accounts: dict[_Key, _Account] = field(default_factory=dict, init=False)
 
     def open_account(self, queue: _Key, weight: float, consumed: Mapping[str, int], updated: float) -> None:
         """Begin with what a queue has consumed at a time."""
         self._weights[queue] = weight
         self._accounts[queue] = _Account(dict(consumed), {}, updated)
 
-    def admit(self, queue: _Key, requests: Mapping[str, int], now: float) -> None:
-        """A Workload was admitted."""
+    def run(self, queue: _Key, requests: Mapping[str, int], now: float) -> None:
+        """A Workload uses its requests from now on."""
         account = self._decayed(queue, now)
-        rate = self._rate(self.sampling_interval)
         for resource, amount in requests.items():
             account.current[resource] = account.current.get(resource, 0) + amount
-            account.consumed[resource] = account.consumed.get(resource, 0.0) + amount * rate
+
+    def admit(self, queue: _Key, requests: Mapping[str, int], now: float) -> None:
+        """A Workload was admitted: it runs, and counts at once for what one sampling interval adds."""
+        self.run(queue, requests, now)
+        consumed, rate = self._accounts[queue].consumed, self._rate(self.sampling_interval)
+        for resource, amount in requests.items():
+            consumed[resource] = consumed.get(resource, 0.0) + amount * rate
 
     def release(self, queue: _Key, requests: Mapping[str, int], now: float) -> None:
         """A Workload has ended, or lost its quota."""

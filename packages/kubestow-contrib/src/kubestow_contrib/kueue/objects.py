@@ -19,9 +19,6 @@ VERSIONS = ("v1beta2", "v1beta1")
 QUEUE_LABEL = f"{GROUP}/queue-name"
 PRIORITY_CLASS_LABEL = f"{GROUP}/priority-class"
 
-#: A LocalQueue of this name is that of Workloads that name none.
-DEFAULT_LOCAL_QUEUE = "default"
-
 
 def amount(resource: str, quantity: Quantity) -> int:
     """A quantity of a resource as an integer: CPU in millicores, everything else in units. Raises InvalidQuantity."""

@@ -44,14 +44,16 @@ class PendingQueue:
     is_strict: bool = False
     usage: LocalQueueUsage | None = None
     inadmissible: dict[str, WorkloadInfo] = field(default_factory=dict)
-    _active: dict[str, WorkloadInfo] = field(default_factory=dict)
+    _active: dict[str, WorkloadInfo] = field(default_factory=dict, init=False)
     #: The keys of active Workloads in order, by LocalQueue; those of Workloads that left included.
-    _heaps: dict[tuple[str, str], list[tuple[tuple[float, float, str, str], str]]] = field(default_factory=dict)
+    _heaps: dict[tuple[str, str], list[tuple[tuple[float, float, str, str], str]]] = field(
+        default_factory=dict, init=False
+    )
     #: A Workload that waits for the end of those that it preempts; it is the next one of a BestEffortFIFO queue.
-    _preemptor: str = ""
-    _refused_shapes: set[object] = field(default_factory=set)
-    _pops: int = 0
-    _requeued_at_pop: int = -1
+    _preemptor: str = field(default="", init=False)
+    _refused_shapes: set[object] = field(default_factory=set, init=False)
+    _pops: int = field(default=0, init=False)
+    _requeued_at_pop: int = field(default=-1, init=False)
 
     def active(self) -> list[WorkloadInfo]:
         """The active Workloads in order; the head is the first."""
@@ -109,13 +111,6 @@ class PendingQueue:
         for info in moved:
             self._activate(self.inadmissible.pop(info.key))
         return len(moved)
-
-    def remove(self, key: str) -> None:
-        """Forget a Workload."""
-        self._active.pop(key, None)
-        self.inadmissible.pop(key, None)
-        if self._preemptor == key:
-            self._preemptor = ""
 
     def _activate(self, info: WorkloadInfo) -> None:
         self._active[info.key] = info

@@ -159,7 +159,7 @@ class CohortNode(QuotaNode):
     @property
     def height(self) -> int:
         """The number of edges to its deepest descendant."""
-        return max((1 if self.cohorts or self.queues else 0), *(one.height + 1 for one in self.cohorts), 0)
+        return max((one.height + 1 for one in self.cohorts), default=1 if self.queues else 0)
 
     def subtree_queues(self) -> Iterator[QuotaNode]:
         """All ClusterQueues below it."""

@@ -183,7 +183,7 @@ class WorkloadInfo:
     @property
     def may_be_reduced(self) -> bool:
         """Whether fewer pods than its pod sets have may be admitted."""
-        return any((one.min_count or one.count) < one.count for one in self.workload.spec.pod_sets)
+        return any(one.min_count is not None and one.min_count < one.count for one in self.workload.spec.pod_sets)
 
     @cached_property
     def shape(self) -> object:

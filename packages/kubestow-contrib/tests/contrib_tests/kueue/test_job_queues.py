@@ -273,6 +273,16 @@ def test_why_names_a_missing_queue_and_a_mismatching_flavor() -> None:
     assert why(opened(picky), "b")[1] == ("not admitted: flavor h100 does not match the node selector or affinity")
 
 
+def test_states_have_workloads_in_no_queue() -> None:
+    inactive = workload("b", "research", 1)
+    inactive["spec"]["active"] = False
+    queues = opened(workload("a", "nowhere", 1), inactive)
+    assert {state.owner.name: state.message for state in queues.states()} == {
+        "a": "there is no LocalQueue nowhere",
+        "b": "it is not active (spec.active is false)",
+    }
+
+
 def test_why_says_that_a_job_has_quota_and_waits_for_a_check() -> None:
     one = workload("a", "research", 1, admitted="research")
     one["status"]["conditions"] = one["status"]["conditions"][:1]

@@ -186,7 +186,7 @@ class SimulationResult(Displayed):
         yield Paragraph(self._headline())
         yield self._resource_table()
         if self.jobs:
-            yield from self._jobs()
+            yield from self.job_blocks()
         if len(self.outcomes) > _FEW_PODS:
             yield _owners(self.outcomes)
         elif self.outcomes:
@@ -222,7 +222,7 @@ class SimulationResult(Displayed):
         """How many pods the jobs would have that wait in queues at the end."""
         return sum(job.pods for job in self.jobs if job.state == "Waiting")
 
-    def _jobs(self) -> Iterator[Block]:
+    def job_blocks(self) -> Iterator[Block]:
         """The jobs that waited in queues, those that wait still first."""
         states = Counter(job.state for job in self.jobs)
         yield Paragraph(

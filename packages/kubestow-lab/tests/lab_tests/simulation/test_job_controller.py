@@ -15,6 +15,7 @@ from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.job_queues import JobPods, JobStart, JobState, JobStop, Owner, RunningJob
 from kubestow.errors import InvalidObject
 from kubestow.testing import node, pod
+from kubestow_lab.reports import simulation_report
 from kubestow_lab.simulation.arrivals import Arrivals, ArrivingJob
 from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
@@ -174,6 +175,7 @@ def test_jobs_that_wait_at_the_end_and_invalid_ones() -> None:
     assert [str(one) for one in result.refused] == ["Job default/invalid: 1 pod refused: spec: is not valid"]
     document = result.as_json()
     assert [one["state"] for one in document["jobs"]] == ["Admitted", "Waiting"]
+    assert "not yet" in simulation_report(result)
     assert any("second" in str(row) for block in result.blocks() for row in getattr(block, "rows", ()))
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kubestow.client.rest.transport import Transport
     from kubestow.config import FeatureGates
     from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow.engine.job_queues import QueueResources
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow.rules.minors import Minor
 
@@ -418,3 +419,32 @@ async def list_objects(transport: Transport, read_by: Mapping[str, str]) -> Live
             found.pages.extend((path, page) for page in pages)
             found.versions[path] = version or "0"
     return found
+
+
+async def list_job_queues(transport: Transport, resources: QueueResources, found: LiveObjects) -> None:
+    """Add the objects of job queues, in the first of their versions that the server has, to what was listed.
+
+    What is not served adds nothing. Raises Unreachable, and APIError, also if the user may not list one of the kinds:
+    nothing is added then, as the queues do not decide without it as they do with it.
+    """
+    from kubestow.client.object_requests import list_pages
+    from kubestow.client.served_versions import served_versions
+
+    try:
+        served = await served_versions(transport, resources.group)
+    except APIError as error:
+        if error.code != _NOT_FOUND:
+            raise
+        return
+    version = next((version for version in resources.versions if version in served), None)
+    listed: list[tuple[str, bytes]] = []
+    for plural in resources.plurals if version is not None else ():
+        path = f"/apis/{resources.group}/{version}/{plural}"
+        try:
+            pages, _ = await list_pages(transport, path)
+        except APIError as error:
+            if error.code != _NOT_FOUND:
+                raise
+        else:
+            listed.extend((path, page) for page in pages)
+    found.pages.extend(listed)

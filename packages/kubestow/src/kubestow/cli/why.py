@@ -334,7 +334,10 @@ def read_selected(
 
     async def read(transport: Transport) -> tuple[LiveObjects, dict[str, Any] | None]:
         workload = await _read_workload(transport, selection)
-        return await list_objects(transport, scheduler.custom_paths()), workload
+        objects = await list_objects(transport, scheduler.custom_paths())
+        if selection.workload is not None:
+            await _add_queues(transport, selection.workload, objects)
+        return objects, workload
 
     objects, workload = read_live(source, read)
     return objects.cluster(str(source)), workload
@@ -352,6 +355,19 @@ def _find_workload(cluster: ClusterObjects, selection: PodSelection) -> dict[str
             if (metadata.get("namespace"), metadata.get("name")) == (selection.namespace, workload.name):
                 return source.manifest
     return None
+
+
+async def _add_queues(transport: Transport, workload: Workload, objects: LiveObjects) -> None:
+    from kubestow.cli.inputs import list_job_queues
+    from kubestow.engine.job_queues import job_queue_systems
+
+    for name, system in job_queue_systems().items():
+        try:
+            await list_job_queues(transport, system.resources, objects)
+        except APIError as error:
+            if error.code != _FORBIDDEN:
+                raise
+            click.echo(f"remark: what {workload} waits for in a queue of {name} is not shown: {error}", err=True)
 
 
 async def _read_workload(transport: Transport, selection: PodSelection) -> dict[str, Any] | None:

@@ -68,24 +68,16 @@ class ServedVersions:
 
     async def _served(self, group: ConvertedGroup) -> dict[str, str]:
         path = f"/apis/{group.name}"
-        found: _APIGroup = await self._get(path, _APIGroup)
-        served = {each.version for each in found.versions}
+        served = await served_versions(self._transport, group.name)
         if group.hub in served and not group.came_later:
             return {}
         newest: dict[str, str] = {}
         for version in (group.hub, *group.former):
             if version in served:
-                listed: _APIResourceList = await self._get(f"{path}/{version}", _APIResourceList)
+                listed: _APIResourceList = await _get(self._transport, f"{path}/{version}", _APIResourceList)
                 for resource in listed.resources:
                     newest.setdefault(resource.name, version)
         return {plural: version for plural, version in newest.items() if version != group.hub}
-
-    async def _get(self, path: str, kind: type[Any]) -> Any:
-        body = await self._transport.request("GET", path)
-        try:
-            return msgspec.json.decode(body, type=kind)
-        except UNDECODABLE as error:
-            raise Unreachable(self._transport.server, f"malformed response at {path}: {error}") from None
 
     def prefix(self, group: ConvertedGroup, plural: str) -> str:
         """The path of the version in which a resource of a group is served."""
@@ -117,6 +109,20 @@ class ServedVersions:
         group = converted_group(resource)
         version = None if group is None else self._former.get(group, {}).get(resource.plural)
         return None if group is None or version is None else (group, version)
+
+
+async def served_versions(transport: Transport, group: str) -> set[str]:
+    """The versions in which a server has an API group. Raises APIError, as 404 for an unknown one, and Unreachable."""
+    found: _APIGroup = await _get(transport, f"/apis/{group}", _APIGroup)
+    return {each.version for each in found.versions}
+
+
+async def _get(transport: Transport, path: str, kind: type[Any]) -> Any:
+    body = await transport.request("GET", path)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except UNDECODABLE as error:
+        raise Unreachable(transport.server, f"malformed response at {path}: {error}") from None
 
 
 def converted_group(resource: Resource) -> ConvertedGroup | None:

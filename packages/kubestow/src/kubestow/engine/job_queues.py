@@ -80,6 +80,14 @@ class JobState:
     message: str = ""
 
 
+class QueueResources(NamedTuple):
+    """Where an API server serves the objects of queues: ``versions`` that are understood, the preferred one first."""
+
+    group: str
+    versions: Sequence[str]
+    plurals: Sequence[str]
+
+
 class JobQueues(Protocol):
     """The queues of one cluster. They change with each call; none of the calls waits."""
 
@@ -114,6 +122,10 @@ class JobQueues(Protocol):
 
 class JobQueueSystem(Protocol):
     """Reads the queues of clusters."""
+
+    @property
+    def resources(self) -> QueueResources:
+        """What :meth:`open` reads of a live cluster, nodes and pods aside."""
 
     def takes(self, job: Object) -> bool:
         """Whether a workload waits in a queue before it has pods."""

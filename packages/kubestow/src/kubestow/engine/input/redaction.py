@@ -49,9 +49,11 @@ def redacted(manifest: Object) -> Object:
         _redact_pod_spec(spec)
         for field in ("csi", "flexVolume"):  # of a persistent volume
             _drop_attributes(spec.get(field))
-        for field in ("template", "jobTemplate"):
-            if isinstance(template := spec.get(field), dict):
-                redacted(template)
+        pod_sets = spec.get("podSets")  # of a Workload of Kueue
+        for owner in (spec, *(pod_sets if isinstance(pod_sets, list) else ())):
+            for field in ("template", "jobTemplate"):
+                if isinstance(owner, dict) and isinstance(template := owner.get(field), dict):
+                    redacted(template)
     return manifest
 
 

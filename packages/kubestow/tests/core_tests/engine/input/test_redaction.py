@@ -68,3 +68,11 @@ def test_secrets_and_config_maps_lose_their_data() -> None:
     for kind in ("Secret", "ConfigMap"):
         manifest = {"kind": kind, "data": {"a": SECRET}, "stringData": {"b": SECRET}, "binaryData": {"c": SECRET}}
         assert redacted(manifest) == {"kind": kind}
+
+
+def test_pod_sets_of_workloads_lose_what_pods_lose() -> None:
+    container = {"name": "main", "env": [{"name": "TOKEN", "value": "secret"}], "resources": {"requests": {"cpu": "1"}}}
+    pod_set = {"name": "main", "count": 2, "template": {"spec": {"containers": [container]}}}
+    after = redacted({"kind": "Workload", "metadata": {"name": "w"}, "spec": {"podSets": [pod_set, "invalid"]}})
+    assert "secret" not in str(after)
+    assert after["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
