@@ -37,7 +37,7 @@ def test_a_run_is_shrunk_to_the_steps_and_parts_that_matter() -> None:
         seed=1, parts=frozenset({Part.HTTP, Part.VOLUMES, Part.LARGE}), nodes=5, processes=(("one",), ("two",))
     )
     shrunk = Shrinking("rule", _outcome, 200).shrink(scenario)
-    assert shrunk.kept_steps == {7, 31}
+    assert shrunk.kept_steps == frozenset({7, 31})
     assert shrunk.parts == {Part.HTTP}
     assert (shrunk.nodes, shrunk.processes) == (2, (("one",),))
     assert shrunk.rates == dict.fromkeys(Fault, 0.0)

@@ -8,7 +8,6 @@ from time import monotonic
 import click
 
 from kubestow.cli.inputs import plugin_option
-from kubestow.errors import InputError
 from kubestow.reports.model import counted
 
 
@@ -49,6 +48,8 @@ def vopr(
     of processes and of plugins. Runs that reach something new are varied further. The first run that breaks a rule is
     shrunk to the few steps that matter, and printed as a story and as a test; the exit status is 1 then.
     """
+    from kubestow import config
+    from kubestow.engine.input.documents import read_yaml
     from kubestow.plugins.registry import referenced_plugins
     from kubestow_lab.fault_simulation.scenario import Scenario
     from kubestow_lab.fault_simulation.search import Search, failing_runs
@@ -57,10 +58,10 @@ def vopr(
     from kubestow_lab.fault_simulation.story import as_test, tell
 
     base = None
-    if configuration is not None and not configuration.is_file():
-        raise InputError(str(configuration), "no such file")
+    if configuration is not None:
+        config.load(read_yaml(configuration), subject=str(configuration))  # fails here rather than in every run
     if plugins or configuration is not None:
-        referenced_plugins(plugins)  # fails here rather than in every run
+        referenced_plugins(plugins)  # likewise
         path = "" if configuration is None else str(configuration.resolve())
         base = Scenario(seed=first, plugins=plugins, configuration=path, flushes=False, pod_constraints=False)
     limit = seeds if seeds is not None or minutes is not None else 100

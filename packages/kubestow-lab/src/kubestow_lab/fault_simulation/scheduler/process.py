@@ -11,11 +11,9 @@ import math
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-import yaml
 from msgspec import structs
 
 from kubestow import config
@@ -23,6 +21,7 @@ from kubestow.api.core import Pod
 from kubestow.client.leader_election import LeaderElector, LeaseLock, LeaseTimings
 from kubestow.client.supervised_election import SupervisedElection
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.input.documents import read_yaml
 from kubestow.errors import InputError
 from kubestow.flight_record.journal import Journal
 from kubestow.flight_record.recording import FlightRecorder
@@ -288,11 +287,9 @@ class Process(Observer):
         document: dict[str, Any] = {"apiVersion": config.API_VERSION, "kind": config.KIND}
         profiles: list[dict[str, Any]] = [{}]
         if self.features.configuration:
-            path = Path(self.features.configuration)
-            try:
-                given = yaml.safe_load(path.read_text(encoding="utf-8"))
-            except (OSError, ValueError, yaml.YAMLError) as error:
-                raise InputError(str(path), str(error)) from None
+            given = read_yaml(self.features.configuration)
+            if not isinstance(given, dict):
+                raise InputError(self.features.configuration, "expected a KubeSchedulerConfiguration")
             document["apiVersion"] = given.get("apiVersion", config.API_VERSION)
             profiles = given.get("profiles") or profiles
         else:
