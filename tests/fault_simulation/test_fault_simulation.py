@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from kubestow_lab.fault_simulation.simulation import Part, simulate
+from kubestow_lab.fault_simulation.scenario import Part
+from kubestow_lab.fault_simulation.simulation import simulate
 
 
 @pytest.mark.parametrize("seed", range(1, 36))

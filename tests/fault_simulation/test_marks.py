@@ -9,9 +9,10 @@ from click.testing import CliRunner
 
 from kubestow_lab.fault_simulation import __main__ as command
 from kubestow_lab.fault_simulation.marks import Mark, Marks
+from kubestow_lab.fault_simulation.scenario import Part
 from kubestow_lab.fault_simulation.scheduler.faulty_plugin import InjectedError
 from kubestow_lab.fault_simulation.scheduler.lookout import LoggedMarks
-from kubestow_lab.fault_simulation.simulation import Part, simulate
+from kubestow_lab.fault_simulation.simulation import simulate
 
 
 def _run(*arguments: str) -> tuple[int, str]:

@@ -13,7 +13,7 @@ import click
 
 from kubestow_lab.fault_simulation.marks import Mark
 from kubestow_lab.fault_simulation.runs import outcomes
-from kubestow_lab.fault_simulation.simulation import Part
+from kubestow_lab.fault_simulation.scenario import Part
 
 #: So many runs have to reach every mark.
 _SEEDS_FOR_ALL_MARKS = 1000

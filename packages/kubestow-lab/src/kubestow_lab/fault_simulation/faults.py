@@ -6,10 +6,13 @@ alone would show. Faults stop before the final checks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from random import Random
+from types import MappingProxyType
 
 from kubestow.errors import APIError, KubestowError, Unreachable
+from kubestow_lab.fault_simulation.steps import Steps
 
 
 class Fault(StrEnum):
@@ -40,23 +43,27 @@ class Fault(StrEnum):
     HANGS = "plugins hang"
 
 
+RATES = (0.0, 0.0, 0.02, 0.1, 0.3)
+"""The probabilities that a kind of fault may have in a run."""
+
 _ERRORS = ((429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"))
 
 
 class Faults:
-    """Draws whether a fault occurs."""
+    """Draws whether a fault occurs; ``rates`` are probabilities in place of drawn ones. Each occurrence is a step."""
 
-    def __init__(self, random: Random) -> None:
-        self.random = random
+    def __init__(self, random: Random, steps: Steps, rates: Mapping[Fault, float] = MappingProxyType({})) -> None:
+        self.random, self._steps = random, steps
         self.active = True
         #: The time until which bindings of a pod are forbidden, by uid.
         self._forbidden: dict[str, float] = {}
-        self._probabilities = {fault: random.choice((0.0, 0.0, 0.02, 0.1, 0.3)) for fault in Fault}
+        self._probabilities = {fault: random.choice(RATES) for fault in Fault} | dict(rates)
 
     def occurs(self, fault: Fault) -> bool:
         """Whether a fault occurs now."""
         probability = self._probabilities[fault]
-        return self.active and probability > 0.0 and self.random.random() < probability
+        occurs = self.active and probability > 0.0 and self.random.random() < probability
+        return occurs and self._steps.takes(f"fault: {fault}")
 
     def forbids(self, uid: str, now: float) -> bool:
         """Whether bindings of a pod are forbidden now; retries fail for the whole period."""

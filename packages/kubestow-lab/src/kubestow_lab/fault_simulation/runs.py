@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from kubestow_lab.fault_simulation.simulation import Outcome, Part, simulate
+from kubestow_lab.fault_simulation.scenario import Part
+from kubestow_lab.fault_simulation.simulation import Outcome, simulate
 from kubestow_lab.process_pool import process_pool
 
 #: Runs that one worker is handed at once.
@@ -31,4 +32,4 @@ def outcomes(
 
 def _outcome(seed: int, *, required: Sequence[Part], trace: bool) -> Outcome:
     outcome = simulate(seed, required=required)
-    return outcome if trace else replace(outcome, trace=())
+    return outcome if trace else replace(outcome, trace=(), steps=())

@@ -6,15 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from itertools import chain
 from random import Random
 from typing import Any
 
 from kubestow.api.core import Namespace, Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.errors import LeaseLost
-from kubestow.rules.minors import DEFAULT_MINOR, MINORS, Behaviour, Minor
+from kubestow.rules.minors import DEFAULT_MINOR, Behaviour
 from kubestow.scheduling.interfaces import Clock
 from kubestow.testing.virtual_time import VirtualClock
 from kubestow_lab.fault_simulation.actors.devices import Devices
@@ -30,36 +28,16 @@ from kubestow_lab.fault_simulation.event_loop import RecordedShuffledLoop, Shuff
 from kubestow_lab.fault_simulation.faults import Fault, Faults
 from kubestow_lab.fault_simulation.marks import Mark, Marks
 from kubestow_lab.fault_simulation.recording import Recording
+from kubestow_lab.fault_simulation.scenario import Part, Scenario, draw
 from kubestow_lab.fault_simulation.scheduler.clock import JumpingClock
 from kubestow_lab.fault_simulation.scheduler.faulty_plugin import NAME, InjectedError
 from kubestow_lab.fault_simulation.scheduler.lookout import LoggedMarks
 from kubestow_lab.fault_simulation.scheduler.process import Features, Process, own_tasks
 from kubestow_lab.fault_simulation.specification import Rested, Settled, violations
+from kubestow_lab.fault_simulation.steps import Step, StepRandom, Steps
 from kubestow_lab.fault_simulation.trace import Trace
 from kubestow_lab.fault_simulation.witness import Witness
 
-
-@dataclass(frozen=True)
-class _Deployment:
-    """The scheduler names of each process, and whether the processes elect a leader."""
-
-    processes: tuple[tuple[str, ...], ...]
-    leader_election: bool = False
-
-    @property
-    def scheduler_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(chain.from_iterable(self.processes)))
-
-
-_DEPLOYMENTS = (
-    _Deployment((("one",),)),
-    _Deployment((("one", "two"),)),
-    _Deployment((("one",), ("two",))),
-)
-_DEPLOYMENTS_WITH_LEADER_ELECTION = (
-    _Deployment((("one",), ("one",)), leader_election=True),
-    _Deployment((("one", "two"),) * 3, leader_election=True),
-)
 #: Seconds without faults after which the cluster must be quiescent: longer than any backoff, than a stalled watch, and
 #: than the time after which a pod is retried without an event.
 _LONG_REST = 420.0
@@ -68,63 +46,8 @@ _LONG_REST = 420.0
 _LONGEST_REST = 3 * _LONG_REST
 #: The same where all queueing hints are known to be complete.
 _SHORT_REST = 30.0
-#: The least number of trace lines before the faults end.
-_MIN_EVENTS = 600
-
-
-@dataclass(frozen=True)
-class _ClusterSize:
-    """The choices of node and pod limits, and of seconds with faults.
-
-    After the faults, ``helpful_changes`` single changes are made that can make a pod schedulable.
-    """
-
-    nodes: Sequence[int]
-    pods: Sequence[int]
-    seconds: Sequence[float]
-    helpful_changes: int
-
-
-_SMALL = _ClusterSize(nodes=(2, 3, 5), pods=(6, 10, 20), seconds=(5.0, 10.0, 20.0), helpful_changes=2)
-_LARGE = _ClusterSize(nodes=(5, 8), pods=(10, 25, 60), seconds=(20.0, 60.0, 120.0), helpful_changes=8)
-
-
-class Part(StrEnum):
-    """The optional parts of a simulation. Most are not large, because many short runs find more in the same time."""
-
-    GANGS = "gangs"
-    EXTENDERS = "extenders"
-    ELECTION = "election"
-    PLUGIN = "plugin"
-    VOLUMES = "volumes"
-    DEVICES = "devices"
-    HTTP = "http"
-    OUTAGES = "outages"
-    SERVER_CLOCK = "server clock"
-    LARGE = "large"
-    STALLS = "stalls"
-    RECORDS = "records"
-
-
-_PROBABILITIES = {
-    Part.GANGS: 0.6,
-    Part.EXTENDERS: 0.35,
-    Part.ELECTION: 0.4,
-    Part.PLUGIN: 0.5,
-    Part.VOLUMES: 0.6,
-    Part.DEVICES: 0.6,
-    Part.HTTP: 0.5,
-    Part.OUTAGES: 0.3,
-    Part.SERVER_CLOCK: 0.3,
-    Part.LARGE: 0.05,
-}
-#: The parts that only the default minor version has as they are simulated.
-_PARTS_OF_DEFAULT = frozenset({Part.DEVICES})
-_PROBABILITY_OF_DEFAULT = 0.5
-#: Drawn by itself, so that it does not change what else a seed has.
-_PROBABILITY_OF_STALLS = 0.3
-#: Likewise: processes that write flight records on disks that are full at times. They have no stalls.
-_PROBABILITY_OF_RECORDS = 0.1
+#: Single changes after the faults that can make a pod schedulable, and as many in a large simulation.
+_HELPFUL_CHANGES, _MANY_HELPFUL_CHANGES = 2, 8
 #: Seconds after the faults in which no pod is put aside any more because of a stall.
 _STALLS_FORGOTTEN = 660.0
 #: Seconds within which a pod is bound that many pods of a tenant come before: two of their attempts, with what follows.
@@ -138,7 +61,8 @@ _VICTIM_SECONDS_BY_ANOTHER_LEADER, _ONE_LEASE_SECONDS = 70.0, 590.0
 class Outcome:
     """The result of a run: the fingerprint and length of its trace, the number of bound pods, and the violations.
 
-    ``marks`` has how often the run has reached each of the rare paths that it reached at all.
+    ``marks`` has how often the run has reached each of the rare paths that it reached at all, ``steps`` are what was
+    done to the schedulers.
     """
 
     seed: int
@@ -148,6 +72,7 @@ class Outcome:
     violations: Sequence[str]
     trace: Sequence[str]
     marks: Mapping[Mark, int]
+    steps: Sequence[Step]
 
 
 def simulate(seed: int, *, required: Collection[Part] = (), recordings: list[Recording] | None = None) -> Outcome:
@@ -155,15 +80,21 @@ def simulate(seed: int, *, required: Collection[Part] = (), recordings: list[Rec
 
     With ``recordings``, every process is recorded, which changes the order of its callbacks and so the run.
     """
-    has_full_disks = recordings is None and (
-        Part.RECORDS in required
-        or (Part.STALLS not in required and Random(f"{seed} records").random() < _PROBABILITY_OF_RECORDS)
-    )
-    if has_full_disks:
+    scenario, random = draw(seed, required, is_recorded=recordings is not None)
+    return _run(scenario, random, recordings)
+
+
+def run_scenario(scenario: Scenario) -> Outcome:
+    """Run a scenario. That of a seed gives the outcome of the seed."""
+    return _run(scenario, draw(scenario.seed, scenario.required)[1])
+
+
+def _run(scenario: Scenario, random: Random, recordings: list[Recording] | None = None) -> Outcome:
+    if Part.RECORDS in scenario.parts:
         recordings = []
     loop = ShuffledLoop if recordings is None else RecordedShuffledLoop
-    with asyncio.Runner(loop_factory=lambda: loop(Random(f"{seed} loop"))) as runner:
-        simulation = _Simulation(seed, runner.get_loop(), required, recordings, has_full_disks=has_full_disks)
+    with asyncio.Runner(loop_factory=lambda: loop(Random(f"{scenario.seed} loop"))) as runner:
+        simulation = _Simulation(scenario, random, runner.get_loop(), recordings)
         with _LoggedErrors(simulation.violations, simulation.marks):
             try:
                 runner.run(simulation.run())
@@ -171,76 +102,51 @@ def simulate(seed: int, *, required: Collection[Part] = (), recordings: list[Rec
                 simulation.violations.append(f"{type(error).__name__}: {error}")
     trace = simulation.trace
     return Outcome(
-        seed,
+        scenario.seed,
         trace.fingerprint,
         len(trace.lines),
         len(simulation.server.bound_by),
         simulation.violations,
         trace.lines,
         simulation.marks.counts,
+        simulation.steps.taken,
     )
 
 
 class _Simulation:
     def __init__(
         self,
-        seed: int,
+        scenario: Scenario,
+        random: Random,
         loop: asyncio.AbstractEventLoop,
-        required: Collection[Part],
         recordings: list[Recording] | None,
-        *,
-        has_full_disks: bool,
     ) -> None:
         own_tasks(loop)
         loop.set_exception_handler(self._unhandled)
-        self._seed, self._recordings = seed, recordings
-        self._random = Random(f"{seed} world")
+        self._scenario, self._seed, self._recordings = scenario, scenario.seed, recordings
+        self._random = random
         clock = VirtualClock(loop)
         self.trace = Trace(clock)
+        self.steps = Steps(clock.monotonic, scenario.kept_steps, scenario.end)
         self.violations: list[str] = []
         self.marks = Marks()
-        self._parts = {part for part, p in _PROBABILITIES.items() if self._random.random() < p or part in required}
-        is_drawn = Random(f"{seed} stalls").random() < _PROBABILITY_OF_STALLS
-        if has_full_disks:
-            self._parts.add(Part.RECORDS)
-        if recordings is None and (Part.STALLS in required or is_drawn):
-            self._parts.add(Part.STALLS)
-        self._minor = self._drawn_minor(required)
-        if self._minor != DEFAULT_MINOR:
-            self._parts -= _PARTS_OF_DEFAULT
-            if not self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS):  # nor the gates of gangs
-                self._parts.discard(Part.GANGS)
+        self._parts, self._minor = scenario.parts, scenario.emulated
         loop.freezes = Part.STALLS in self._parts  # type: ignore[attr-defined]  # of the shuffled loop
         self.server = SimulatedServer(self._server_clock(clock), self.trace)
-        self._faults = Faults(Random(f"{seed} faults"))
-        self._outages = Outages(Random(f"{seed} outages"), self.trace, self.server.break_watches)
+        self._faults = Faults(Random(f"{self._seed} faults"), self.steps, scenario.rates)
+        self._outages = Outages(Random(f"{self._seed} outages"), self.trace, self.steps, self.server.break_watches)
         self._context = SimulationContext(self.server, self._outages, clock, self._faults, self.trace, self.marks)
-        self._deployment = self._random.choice(
-            _DEPLOYMENTS_WITH_LEADER_ELECTION if Part.ELECTION in self._parts else _DEPLOYMENTS
-        )
-        self._size = _LARGE if Part.LARGE in self._parts else _SMALL
         self._processes: list[Process] = []
         self._witness = Witness(self.server, self.report)
         self._leader = ""
         self.server.lease_changed = self._lease_changed
 
-    def _drawn_minor(self, required: Collection[Part]) -> Minor:
-        """The emulated minor version: the default in every other simulation, and where it is needed."""
-        random = Random(f"{self._seed} minor")
-        needs_default = self._recordings is not None or not _PARTS_OF_DEFAULT.isdisjoint(required)
-        if random.random() < _PROBABILITY_OF_DEFAULT or needs_default:
-            return DEFAULT_MINOR
-        others = [minor for minor in MINORS if minor != DEFAULT_MINOR]
-        if Part.GANGS in required:
-            others = [minor for minor in others if minor.has(Behaviour.POD_GROUPS_ARE_UNITS)]
-        return random.choice(others)
-
     def _server_clock(self, clock: VirtualClock) -> Clock:
         """The clock of the server, which may be an hour ahead or behind."""
-        if Part.SERVER_CLOCK not in self._parts:
+        if not self._scenario.clock_offset:
             return clock
         skewed = JumpingClock(clock, Random(f"{self._seed} server clock"))
-        skewed.set_offset(self._random.choice((3600.0, -3600.0)))
+        skewed.set_offset(self._scenario.clock_offset)
         return skewed
 
     def _lease_changed(self) -> None:
@@ -261,37 +167,47 @@ class _Simulation:
         """Run with faults, then without them until the final checks."""
         self.server.put(Namespace(metadata=ObjectMeta(name="default")))
         self.trace.note("simulation", f"emulates {self._minor}")
-        self._processes = [self._process(number, names) for number, names in enumerate(self._deployment.processes)]
+        self._processes = [self._process(number, names) for number, names in enumerate(self._scenario.processes)]
         kubelets = Kubelets(self.server, Random(f"{self._seed} kubelets"))
         storage = Storage(self.server, Random(f"{self._seed} storage"))
         devices = Devices(self.server, Random(f"{self._seed} devices"))
         spec_parts = [
             actor.spec_part for part, actor in ((Part.VOLUMES, storage), (Part.DEVICES, devices)) if part in self._parts
         ]
+        people = Random(f"{self._seed} people")
         users = Users(
             self.server,
-            Random(f"{self._seed} people"),
-            scheduler_names=("foreign", *self._deployment.scheduler_names),
-            nodes=self._random.choice(self._size.nodes),
-            pods=self._random.choice(self._size.pods),
+            people,
+            scheduler_names=("foreign", *self._scenario.scheduler_names),
+            nodes=self._scenario.nodes,
+            pods=self._scenario.pods,
             spec_parts=spec_parts,
+            steps=self.steps,
+            sources=self._sources(people, "people"),
+            pod_constraints=self._scenario.pod_constraints,
         )
         controllers = [asyncio.create_task(actor.run()) for actor in (kubelets, storage, devices)]
         disruptive = [asyncio.create_task(users.run())]
         if self._recordings is None:  # it reaches into the schedulers, past everything that is recorded
             disruptive.append(asyncio.create_task(self._decide_waiting_pods()))
         if Part.GANGS in self._parts:
-            names = self._deployment.scheduler_names
+            names = self._scenario.scheduler_names
+            of_jobs = Random(f"{self._seed} jobs")
             jobs = Jobs(
                 self.server,
-                Random(f"{self._seed} jobs"),
+                of_jobs,
                 scheduler_names=names,
                 spec_parts=spec_parts or [dict],
+                steps=self.steps,
+                sources=self._sources(of_jobs, "jobs"),
                 are_units=self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS),
             )
             disruptive.append(asyncio.create_task(jobs.run()))
         tenants = Tenants(
-            self.server, Random(f"{self._seed} tenants"), scheduler_name=self._deployment.scheduler_names[0]
+            self.server,
+            Random(f"{self._seed} tenants"),
+            scheduler_name=self._scenario.scheduler_names[0],
+            steps=self.steps,
         )
         if Part.STALLS in self._parts:
             disruptive.append(asyncio.create_task(tenants.run()))
@@ -299,8 +215,8 @@ class _Simulation:
         if Part.OUTAGES in self._parts:
             disturbing.append(asyncio.create_task(self._outages.run(lambda: self._faults.active)))
         restarting = [asyncio.create_task(self._restart(process)) for process in self._processes]
-        await asyncio.sleep(self._random.choice(self._size.seconds))
-        while len(self.trace.lines) < _MIN_EVENTS:
+        await asyncio.sleep(self._scenario.seconds)
+        while not self._scenario.is_cut and len(self.trace.lines) < self._scenario.min_events:
             await self.server.change()
         self._faults.active = False
         self.trace.note("simulation", "ends all faults")
@@ -316,8 +232,13 @@ class _Simulation:
             await asyncio.sleep(_STALLS_FORGOTTEN)
         # A connection may have stalled long before.
         await self._rest(self._final_violations, shortest=_LONG_REST if Part.HTTP in self._parts else _SHORT_REST)
-        for _ in range(self._size.helpful_changes):
+        is_long = self._has_own_rules or Part.LARGE in self._parts
+        for _ in range(_MANY_HELPFUL_CHANGES if is_long else _HELPFUL_CHANGES):
             users.make_helpful_change()
+            if self._has_own_rules:
+                await asyncio.sleep(_SHORT_REST)
+                await self._check_that_restarts_change_nothing()
+                continue
             # kube-scheduler's hints do not cover every node that the anti-affinity of other pods releases.
             # Before v1.36 they cover less.
             is_certain = self._minor == DEFAULT_MINOR and not users.uses_pod_constraints
@@ -332,14 +253,20 @@ class _Simulation:
         for task in controllers:
             task.cancel()
 
+    def _sources(self, first: Random, actor: str) -> StepRandom:
+        return StepRandom(first, f"{self._seed} {actor}", is_independent=self._scenario.independent_steps)
+
     def _process(self, number: int, names: Sequence[str]) -> Process:
         features = Features(
             faulty_plugin=Part.PLUGIN in self._parts,
             faulty_extender=Part.EXTENDERS in self._parts,
-            leader_election=self._deployment.leader_election,
+            leader_election=self._scenario.leader_election,
             http=Part.HTTP in self._parts,
             stalls=Part.STALLS in self._parts,
             full_disk=Part.RECORDS in self._parts,
+            flushes=self._scenario.flushes,
+            plugins=self._scenario.plugins,
+            configuration=self._scenario.configuration,
             minor=self._minor,
         )
         return Process(f"{self._seed}-{number}", names, self._context, features, self._witness, self._recordings)
@@ -352,7 +279,7 @@ class _Simulation:
         await self._check_bound(victim, _VICTIM_SECONDS)
         tenants.clear()
         await asyncio.sleep(_STALLS_FORGOTTEN)
-        if self._deployment.leader_election:
+        if self._scenario.leader_election:
             victim, before = tenants.create_victim("victim-2", DEADLY_STALL), self.server.lease.acquisitions
             await self._check_bound(victim, _VICTIM_SECONDS_BY_ANOTHER_LEADER)
             await asyncio.sleep(_ONE_LEASE_SECONDS - _VICTIM_SECONDS_BY_ANOTHER_LEADER)
@@ -369,6 +296,35 @@ class _Simulation:
     def report(self, violation: str) -> None:
         self.trace.note("simulation", "VIOLATION", violation)
         self.violations.append(violation)
+
+    @property
+    def _has_own_rules(self) -> bool:
+        """Whether a user's plugins decide where pods fit, too, so that only a scheduler itself can tell."""
+        return bool(self._scenario.plugins or self._scenario.configuration)
+
+    async def _check_that_restarts_change_nothing(self) -> None:
+        """A scheduler that is started anew tries every pod: one that it binds was waiting for an event in vain.
+
+        Not so gangs and preemptors: they may fit because others come later than they did before.
+        """
+        pending = {
+            pod.metadata.uid: pod.metadata.name
+            for pod in self.server.pods()
+            if not pod.spec.node_name and "job" not in pod.metadata.labels and not pod.status.nominated_node_name
+        }
+        evictions = self.marks.counts[Mark.PREEMPTION]
+        for process in self._processes:
+            await self._stop(process)
+            process.start()
+        await asyncio.sleep(_SHORT_REST)
+        if self.marks.counts[Mark.PREEMPTION] != evictions:
+            return
+        for pod in self.server.pods():
+            if pod.metadata.uid in pending and pod.spec.node_name:
+                self.report(
+                    f"a restart changes nothing: {pod.metadata.name} ({pod.metadata.uid}) is bound to "
+                    f"{pod.spec.node_name} after a restart; an event that helped it requeued it too late or never"
+                )
 
     # -- faults of processes ---------------------------------------------------------------------------------------
 
@@ -440,10 +396,13 @@ class _Simulation:
     def _final_violations(self) -> Iterator[str]:
         for process in self._processes:
             yield from violations(Rested(self.server, process))
-        yield from violations(Settled(self.server, self._deployment.scheduler_names, self._processes))
+        if not self._has_own_rules:
+            yield from violations(Settled(self.server, self._scenario.scheduler_names, self._processes))
 
     def _unscheduled(self) -> Iterator[str]:
-        yield from violations(Settled(self.server, self._deployment.scheduler_names))
+        if self._has_own_rules:
+            return
+        yield from violations(Settled(self.server, self._scenario.scheduler_names))
 
 
 class _LoggedErrors(logging.Handler):
@@ -457,7 +416,7 @@ class _LoggedErrors(logging.Handler):
         self._marks.emit(record)
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, InjectedError):
-            self._violations.append(f"logged: {record.getMessage()}: {error!r}")
+            self._violations.append(f"nothing unexpected is logged: {record.getMessage()}: {error!r}")
 
     def __enter__(self) -> None:
         logger = logging.getLogger("kubestow")

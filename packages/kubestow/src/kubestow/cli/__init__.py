@@ -72,6 +72,7 @@ COMMANDS: dict[str, _Command] = {
     "genpod": _Command(None, "Print the largest pod that a namespace's limits allow.", _LAB),
     "bench": _Command(None, "Run benchmark workloads, and compare results.", _LAB),
     "completion": _Command("command_group", "Print the completion script of a shell."),
+    "vopr": _Command(None, "Search for faults under which schedulers and plugins break, and shrink them.", _LAB),
     "verify": _Command(None, "Replay recorded decisions and compare the results.", _LAB),
 }
 

@@ -20,6 +20,7 @@ from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.scheduling.events.resources import resource_of
 from kubestow.testing import pod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
+from kubestow_lab.fault_simulation.steps import StepRandom, Steps
 
 _COSCHEDULING, _VOLCANO = "scheduling.x-k8s.io", "scheduling.volcano.sh"
 _INSTALLED = {api.name: api for api in find_pod_group_apis()}
@@ -47,9 +48,12 @@ class Jobs:
         *,
         scheduler_names: Sequence[str],
         spec_parts: Sequence[Callable[[], dict[str, Any]]],
+        steps: Steps,
+        sources: StepRandom,
         are_units: bool = False,
     ) -> None:
-        self._server, self._random = server, random
+        self._server, self._random, self._steps = server, random, steps
+        self._sources = sources
         self._scheduler_names, self._spec_parts = scheduler_names, spec_parts
         #: Whether the pods of Kubernetes' groups have the priority of their group, as they must since 1.37.
         self._are_units = are_units
@@ -61,9 +65,11 @@ class Jobs:
     async def run(self) -> NoReturn:
         """Run until cancelled."""
         while True:
+            self._random = self._sources.next()
             await asyncio.sleep(self._random.expovariate(1.0 / self._interval))
-            await self._start()
-            if self._random.random() < 0.15:
+            if self._steps.takes("job: create a gang"):
+                await self._start()
+            if self._started and self._random.random() < 0.15 and self._steps.takes("job: recreate a pod group"):
                 await self._recreate_group()
 
     async def _start(self) -> None:
@@ -119,7 +125,9 @@ class Jobs:
 
     async def _recreate_group(self) -> None:
         """Delete a group, and recreate it after a while."""
-        chosen = self._random.choice(pod_groups(self._server))
+        if not (groups := pod_groups(self._server)):
+            return
+        chosen = self._random.choice(groups)
         self._server.remove(chosen)
         await asyncio.sleep(self._random.uniform(0.0, 2.0))
         self._server.put(chosen)

@@ -10,6 +10,7 @@ from kubestow.api.core import Pod
 from kubestow.testing import node, pod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
 from kubestow_lab.fault_simulation.scheduler.stalls import LABEL
+from kubestow_lab.fault_simulation.steps import Steps
 
 NAMESPACE = "tenant"
 #: Pods that a tenant has at a time, at most.
@@ -22,8 +23,9 @@ _VICTIM_ZONE = "victim"
 class Tenants:
     """Create and delete pods that stall a scheduler, or that have many terms, tolerations and ports."""
 
-    def __init__(self, server: SimulatedServer, random: Random, scheduler_name: str) -> None:
+    def __init__(self, server: SimulatedServer, random: Random, scheduler_name: str, steps: Steps) -> None:
         self._server, self._random, self._scheduler_name = server, random, scheduler_name
+        self._steps = steps
         self._created = 0
         self._pods: list[Pod] = []
 
@@ -32,6 +34,8 @@ class Tenants:
         try:
             while True:
                 await asyncio.sleep(self._random.expovariate(0.5))
+                if not self._steps.takes("tenant: create or delete a pod"):
+                    continue
                 if len(self._pods) >= _MAX_PODS:
                     self._delete(self._random.choice(self._pods))
                 else:

@@ -13,6 +13,7 @@ from kubestow.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, Po
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import node, pod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_metadata, with_spec, with_status
+from kubestow_lab.fault_simulation.steps import StepRandom, Steps
 
 _ZONES = ("a", "b")
 _TAINT = Taint(key="dedicated", value="yes", effect="NoSchedule")
@@ -38,7 +39,7 @@ class Users:
     """Create, change and delete pods, nodes and disruption budgets.
 
     ``nodes`` and ``pods`` are upper limits of their numbers. ``spec_parts`` make parts of the specs of some pods of the
-    first scheduler.
+    first scheduler, and ``pod_constraints`` decides whether pods have any; None draws that.
     """
 
     def __init__(
@@ -50,14 +51,20 @@ class Users:
         pods: int,
         scheduler_names: Sequence[str],
         spec_parts: Sequence[Callable[[], dict[str, Any]]],
+        steps: Steps,
+        sources: StepRandom,
+        pod_constraints: bool | None = None,
     ) -> None:
-        self._server, self._random = server, random
+        self._server, self._random, self._steps = server, random, steps
+        self._sources = sources
         self._spec_parts = spec_parts
         self._scheduler_names = scheduler_names
         self._created = 0
         self._max_nodes, self._max_pods = nodes, pods
         #: Whether pods have inter-pod affinity and topology spread constraints.
         self.uses_pod_constraints = random.random() < 0.6
+        if pod_constraints is not None:
+            self.uses_pod_constraints = pod_constraints
         self._interval = random.choice((0.05, 0.2, 0.5))  # seconds between two changes
         self._actions: dict[Callable[[], None], int] = {
             self.create_pod: 30,
@@ -89,11 +96,13 @@ class Users:
             self.create_node()
         actions, weights = list(self._actions), list(self._actions.values())
         while True:
-            self._random.choices(actions, weights)[0]()
+            self._random = self._sources.next()
+            self._take(self._random.choices(actions, weights)[0])
             await asyncio.sleep(self._random.expovariate(1.0 / self._interval))
 
     def make_helpful_change(self) -> None:
         """Make one change that can make a pod schedulable."""
+        self._random = self._sources.next()
         changes = (
             self.create_node,
             self.taint,
@@ -107,7 +116,11 @@ class Users:
             self.delete_pod,
             self.finish_pod,
         )
-        self._random.choice(changes)()
+        self._take(self._random.choice(changes))
+
+    def _take(self, action: Callable[[], None]) -> None:
+        if self._steps.takes(f"user: {action.__name__.replace('_', ' ')}"):
+            action()
 
     # -- pods ----------------------------------------------------------------------------------------------------
 

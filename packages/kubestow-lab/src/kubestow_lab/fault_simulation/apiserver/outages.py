@@ -12,6 +12,7 @@ from enum import StrEnum
 from random import Random
 
 from kubestow.errors import APIError, KubestowError, Unreachable
+from kubestow_lab.fault_simulation.steps import Steps
 from kubestow_lab.fault_simulation.trace import Trace
 
 
@@ -36,8 +37,8 @@ _SECONDS = {
 class Outages:
     """Draws one outage after the other while :meth:`run` runs; ``on_restart`` is called when connections break."""
 
-    def __init__(self, random: Random, trace: Trace, on_restart: Callable[[], None]) -> None:
-        self._random, self._trace, self._on_restart = random, trace, on_restart
+    def __init__(self, random: Random, trace: Trace, steps: Steps, on_restart: Callable[[], None]) -> None:
+        self._random, self._trace, self._steps, self._on_restart = random, trace, steps, on_restart
         self._current: Outage | None = None
         #: How often all connections have broken: when the server restarts, and often when it rejects every request.
         self.restarts = 0
@@ -50,6 +51,9 @@ class Outages:
         await asyncio.sleep(self._random.expovariate(5.0))
         outage = Outage.RESTART
         while is_active():
+            if not self._steps.takes(f"server: {outage}"):
+                await asyncio.sleep(self._random.expovariate(0.2))
+                continue
             self._trace.note("server", outage)
             self._current = outage
             if outage is Outage.RESTART or (outage is not Outage.SLOW and self._random.random() < 0.5):

@@ -7,7 +7,8 @@ tasks that outlive a graceful shutdown are found.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import math
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from random import Random
@@ -20,12 +21,15 @@ from kubestow.api.core import Pod
 from kubestow.client.leader_election import LeaderElector, LeaseLock, LeaseTimings
 from kubestow.client.supervised_election import SupervisedElection
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.input.documents import read_yaml
+from kubestow.errors import InputError
 from kubestow.flight_record.journal import Journal
 from kubestow.flight_record.recording import FlightRecorder
+from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.observability.observability import CompositeObserver
 from kubestow.plugins import in_tree_registry
-from kubestow.plugins.registry import find_pod_group_apis
+from kubestow.plugins.registry import find_pod_group_apis, referenced_plugins
 from kubestow.process import Heartbeat
 from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.scheduling.decision.result import Decision
@@ -95,6 +99,11 @@ class Features:
     stalls: bool = False
     #: Whether the disk of the flight record, if there is one, is full at times.
     full_disk: bool = False
+    #: Whether pods are tried again after five minutes without an event.
+    flushes: bool = True
+    #: References to plugins of a user, and the path of the configuration whose profiles the schedulers have.
+    plugins: tuple[str, ...] = ()
+    configuration: str = ""
     minor: Minor = DEFAULT_MINOR
 
     @property
@@ -104,6 +113,18 @@ class Features:
         if self.minor.has(Behaviour.POD_GROUPS_ARE_UNITS):
             of_gangs = _GATES_OF_UNITS
         return config.FeatureGates(of_gangs, minor=self.minor)
+
+
+def _with_plugins(profile: Mapping[str, Any], scheduler_name: str, names: Iterable[str]) -> dict[str, Any]:
+    """A profile for a scheduler name, with further plugins at all their extension points."""
+    plugins: Mapping[str, Any] = profile.get("plugins") or {}
+    multi_point: Mapping[str, Any] = plugins.get("multiPoint") or {}
+    enabled = [*(multi_point.get("enabled") or ()), *({"name": name} for name in names)]
+    return {
+        **profile,
+        "schedulerName": scheduler_name,
+        "plugins": {**plugins, "multiPoint": {**multi_point, "enabled": enabled}},
+    }
 
 
 class Checks(Protocol):
@@ -233,16 +254,12 @@ class Process(Observer):
             random = Random(f"{self.name} {self._starts} stalls")
             plugins.append(stalling_plugin(self._freeze, random, lambda: self._context.faults.active))
         gates = self.features.gates
-        registry = in_tree_registry(gates.minor) | {plugin.name: plugin for plugin in plugins}
+        of_user = referenced_plugins(self.features.plugins)
+        registry = in_tree_registry(gates.minor) | {plugin.name: plugin for plugin in (*plugins, *of_user)}
         names = ["GangScheduling"] if gates.enabled("GangScheduling") else []
         names += [NAME] if self.features.faulty_plugin else []
         names += [STALLING_PLUGIN] if self.features.stalls else []
-        enabled = {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in names]}}}
-        document = {
-            "apiVersion": config.API_VERSION,
-            "kind": config.KIND,
-            "profiles": [{"schedulerName": name, **enabled} for name in self.scheduler_names],
-        }
+        document = self._document(names, of_user)
         extenders = self._extenders(client)
         configuration = config.load(document, subject=self.name, gates=gates, implements=implements(registry))
         if recorder is not None:  # a replay has only the configuration
@@ -257,9 +274,31 @@ class Process(Observer):
             environment=Environment(client, self.clock, Random(f"{self.name} {self._starts}"), observer),
             extenders=extenders,
             leadership=self._elector(client) if self.features.leader_election else None,
+            pod_max_in_unschedulable_pods=300.0 if self.features.flushes else math.inf,
         )
         self.lookout.scheduler = scheduler
         return scheduler
+
+    def _document(self, names: Sequence[str], of_user: Sequence[type[Plugin]]) -> dict[str, Any]:
+        """The configuration: a profile for each scheduler name, like the user's if there is one, and further plugins.
+
+        Without a configuration the plugins of the user are enabled as they are. Raises InputError.
+        """
+        document: dict[str, Any] = {"apiVersion": config.API_VERSION, "kind": config.KIND}
+        profiles: list[dict[str, Any]] = [{}]
+        if self.features.configuration:
+            given = read_yaml(self.features.configuration)
+            if not isinstance(given, dict):
+                raise InputError(self.features.configuration, "expected a KubeSchedulerConfiguration")
+            document["apiVersion"] = given.get("apiVersion", config.API_VERSION)
+            profiles = given.get("profiles") or profiles
+        else:
+            names = [*names, *(plugin.name for plugin in of_user)]
+        document["profiles"] = [
+            _with_plugins(profiles[number % len(profiles)], name, names)
+            for number, name in enumerate(self.scheduler_names)
+        ]
+        return document
 
     def _extenders(self, client: SimulatedClient) -> list[FaultyExtender]:
         if not self.features.faulty_extender:
