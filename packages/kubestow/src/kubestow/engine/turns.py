@@ -310,9 +310,9 @@ def unsupported(profiles: Mapping[str, Profile], gates: config.FeatureGates) -> 
             yield f"profile {name} schedules gangs"
         if [type(plugin) for plugin in plugins.bind] != [DefaultBinder]:
             yield "pods are bound by other plugins than DefaultBinder"
-        for plugin in plugins.post_bind:
-            if inspect.iscoroutinefunction(plugin.post_bind):
-                yield f"a PostBind plugin is a coroutine: {plugin.name}"
+        for reporter in plugins.post_bind:
+            if inspect.iscoroutinefunction(reporter.post_bind):
+                yield f"a PostBind plugin is a coroutine: {reporter.name}"
         for plugin in plugins.pre_bind:
             if type(plugin).pre_bind_pre_flight is PreBindPlugin.pre_bind_pre_flight:
                 yield f"a PreBind plugin has work to do for every pod: {plugin.name}"

@@ -23,7 +23,8 @@ MOST_MOMENTS = 600
 
 #: Of the scheduler's own changes that are nearest to the decision, so many are tried in pairs.
 _PAIRED = 12
-T, U = TypeVar("T"), TypeVar("U")
+T = TypeVar("T")
+U = TypeVar("U")
 Cut = tuple[int, tuple[tuple[str, int], ...]]
 
 

@@ -18,7 +18,7 @@ from kubestow.framework.status import Code
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.interfaces import Resource
-from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.observer import Disruption, Observer, Preemptor, Result
 from kubestow.scheduling.preemption.evictions import SEVERAL_NODES
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
@@ -145,10 +145,12 @@ class Lookout(Observer):
     def attempt_over_budget(self, queued: QueuedPod, plugin: str, extension_point: str, seconds: float) -> None:
         self._reach(Mark.ATTEMPT_OVER_BUDGET)
 
-    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+    def preemption_started(
+        self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
+    ) -> None:
         self._reach(Mark.GANG_PREEMPTION if node_name == SEVERAL_NODES else Mark.PREEMPTION)
 
-    def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
+    def evictions_ended(self, preemptor: PodInfo, *, kind: Preemptor, succeeded: bool, seconds: float) -> None:
         if not succeeded:
             self._reach(Mark.EVICTION_FAILED)
 

@@ -34,7 +34,7 @@ from kubestow.process import Heartbeat
 from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
-from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.observer import Disruption, Observer
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.fault_simulation.apiserver.client import BindHooks, SimulatedClient
@@ -389,7 +389,9 @@ class Process(Observer):
             self.snapshots[uid] = self.view.snapshot(node_name)
             self._checks.pod_decided(self, decision.pod.pod, node_name)
 
-    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+    def preemption_started(
+        self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
+    ) -> None:
         names = [info.key for info in victims]
         self._context.trace.note(self.name, "preempts", *names, "on", node_name, "for", preemptors[0].key)
         self._checks.preemption_started(

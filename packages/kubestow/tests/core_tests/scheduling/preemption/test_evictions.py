@@ -29,7 +29,7 @@ from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.interfaces import ObjectReference, Resource
-from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.observer import Observer, Preemptor
 from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
 from kubestow.scheduling.scheduler_state import SchedulerState
 from kubestow.testing import MemoryCluster, node, pod
@@ -122,7 +122,7 @@ class EvictionTimes(Observer):
     def __init__(self) -> None:
         self.ended: list[tuple[str, bool, float]] = []
 
-    def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
+    def evictions_ended(self, preemptor: PodInfo, *, kind: Preemptor, succeeded: bool, seconds: float) -> None:
         self.ended.append((preemptor.name, succeeded, round(seconds, 3)))
 
 
