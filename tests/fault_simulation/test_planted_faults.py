@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
@@ -25,9 +27,9 @@ def test_a_fault_is_planted_and_removed(fault: PlantedFault) -> None:
 
 
 def test_the_command_says_how_many_seeds_found_a_fault() -> None:
-    result = CliRunner().invoke(main, ["--only", QUICK, "--limit", "3", "--jobs", "1"])
+    result = CliRunner().invoke(main, ["--only", QUICK, "--limit", "50", "--jobs", "1"])
     assert result.exit_code == 0
-    assert f"| {QUICK} | 1 | " in result.output
+    assert re.search(rf"\| {QUICK} \| \d+ \| ", result.output)
 
 
 def test_the_command_fails_when_a_fault_is_not_found() -> None:
