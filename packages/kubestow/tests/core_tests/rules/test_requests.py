@@ -144,7 +144,7 @@ def test_quantities_that_do_not_parse_can_be_left_out() -> None:
         "allocatedResources": bad,
     }
     valid = without_invalid_quantities(pod(spec=spec, status=status))
-    only = {"memory": "1Mi"}
+    only: dict[str, Any] = {"memory": "1Mi"}
     assert [one.resources.requests for one in (*valid.spec.containers, *valid.spec.init_containers)] == [only, only]
     assert valid.spec.overhead == only
     assert valid.spec.resources == ResourceRequirements(requests=only, limits=only)
