@@ -1,6 +1,6 @@
 """Test the tests: ``make mutants``.
 
-    nice python -m tools.mutants [--packages PACKAGE,...] [--sample 200] [--seed 1] [--seconds 20]
+    nice python -m tools.mutants [--packages PACKAGE,...] [--sample 200] [--seed 1] [--seconds 20] [--tests FOLDER,...]
 
 A package is one of the core (``scheduling``), a part of it (``scheduling.queue``), or a function of a module
 (``cluster.cache:ClusterCache.assume``). The sample is drawn from all mutants of the packages; 0 stands for all. Mutants
@@ -50,11 +50,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--sample", type=int, default=200, help="how many mutants; 0: all")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--seconds", type=float, default=20, help="of tests that a mutant is tried with")
+    parser.add_argument("--tests", default=",".join(TESTS), help="folders of tests, with commas between them")
     options = parser.parse_args(arguments)
+    tests = options.tests.split(",")
     try:
         everything = [mutant for package in options.packages.split(",") for mutant in mutants_of(package)]
-        measure(sorted(_CORE.rglob("*.py")), TESTS)
-        counts = _run(sampled(everything, options.sample, options.seed), budget=options.seconds)
+        measure(sorted(_CORE.rglob("*.py")), tests)
+        counts = _run(sampled(everything, options.sample, options.seed), tests, budget=options.seconds)
     except (ValueError, RuntimeError, subprocess.CalledProcessError) as error:
         parser.error(str(error))
     _say("\n".join(table(counts)))
@@ -85,7 +87,7 @@ Counts = Mapping[str, Counter[str]]
 """How many mutants had each outcome, by package and group: ``rules (decisions)``."""
 
 
-def _run(chosen: Iterable[Mutant], *, budget: float) -> Counts:
+def _run(chosen: Iterable[Mutant], tests: Sequence[str], *, budget: float) -> Counts:
     counts: dict[str, Counter[str]] = {}
     kills = Kills(FOLDER / "kills.jsonl")
     declared = equivalents()
@@ -109,7 +111,7 @@ def _run(chosen: Iterable[Mutant], *, budget: float) -> Counts:
         else:
             unknown.append(mutant)
     if unknown:
-        run(unknown, TESTS, CoveringTests(), report, budget=budget)
+        run(unknown, tests, CoveringTests(), report, budget=budget)
     return counts
 
 

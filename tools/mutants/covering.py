@@ -42,13 +42,13 @@ class CoveringTests:
     def of(self, mutant: Mutant, budget: float) -> list[str]:
         """The tests that run a line of a mutant, up to so many seconds altogether.
 
-        Those of its package, which are the most likely to notice, come before those of others, quick before slow ones.
+        Those in the folder that is named as its package, which are the most likely to notice, come before those of the
+        package around it, these before all others, and quick ones before slow ones.
         """
-        package = mutant.module.split(".")[1]
         lines = self._of_file(mutant.file)
         tests = {test for line in mutant.lines for test in lines.get(line, ()) if test in self._seconds}
         chosen: list[str] = []
-        for test in sorted(tests, key=lambda test: (f"/{package}/" not in test, self._seconds[test], test)):
+        for test in sorted(tests, key=lambda test: (-_nearness(test, mutant.module), self._seconds[test], test)):
             if self._seconds[test] <= budget or not chosen:
                 chosen.append(test)
                 budget -= self._seconds[test]
@@ -97,6 +97,12 @@ def _run(tests: Sequence[str]) -> None:
     finished = subprocess.run([*command, f"@{chosen}"], env={**os.environ, "PYTHONHASHSEED": "0"})
     if finished.returncode not in (0, 1):  # tests that fail kill no mutants, and are left out
         raise subprocess.CalledProcessError(finished.returncode, command)
+
+
+def _nearness(test: str, module: str) -> int:
+    """How many of the packages around a module are folders around a test, from the outermost one on."""
+    packages = module.split(".")[1:-1]
+    return sum(f"/{'/'.join(packages[:depth])}/" in test for depth in range(1, len(packages) + 1))
 
 
 def _digest(file: Path) -> str:

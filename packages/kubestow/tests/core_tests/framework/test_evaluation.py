@@ -107,7 +107,7 @@ def test_a_filter_that_fails_ends_the_cycle_and_no_node_is_feasible() -> None:
     harness = harness_with(Fails)
     info = harness.info(pod())
     feasibility = evaluation(harness, info).find_feasible(info)
-    assert (feasibility.count, feasibility.passing.any()) == (0, False)
+    assert feasibility.count == 0 and not feasibility.passing.any()
     assert feasibility.error is not None
     assert (feasibility.error.code, feasibility.error.plugin) == (Code.ERROR, "Fails")
 

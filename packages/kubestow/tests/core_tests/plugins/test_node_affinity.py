@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubestow.testing import PluginHarness, nodes, pod
+from kubestow.testing import PluginHarness, node, nodes, pod
 
 NO_INTEGER = "for 'Gt', 'Lt' operators, the value must be an integer"
 NO_VALUE = "for 'in', 'notin' operators, values set can't be empty"
@@ -92,4 +92,15 @@ def test_a_pod_waits_for_new_nodes_by_what_the_fewest_of_them_have(
     (plugin,) = (one for one in harness.profiles["default-scheduler"].plugins if one.name == "NodeAffinity")
     keys = plugin.hint_keys(harness.info(waiting))
     assert keys is not None
-    assert {key for key in keys if key[0]} == expected
+    assert {key for key in keys if isinstance(key, tuple) and key[0]} == expected
+
+
+def test_the_affinity_of_the_profile_applies_to_all_its_pods() -> None:
+    term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    profile = {"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": required}}]}
+    harness = PluginHarness([node("fast", labels={"disk": "ssd"}), node("slow")], profile=profile)
+    assert harness.rejections(pod("p")) == {
+        "slow": ("NodeAffinity", ("node(s) didn't match scheduler-enforced node affinity",))
+    }
+    assert harness.feasible(pod("p", node_selector={"disk": "hdd"})) == set()

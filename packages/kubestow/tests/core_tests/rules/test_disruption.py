@@ -50,6 +50,7 @@ def test_pods_that_are_pending_finished_or_being_deleted_need_no_budget(phase: s
     ("policy", "healthy", "desired", "exempt"),
     [
         ("", 2, 2, True),
+        ("", 1, 1, True),
         ("", 1, 2, False),
         ("", 0, 0, False),
         ("AlwaysAllow", 0, 2, True),

@@ -22,7 +22,14 @@ from kubestow.cluster.nodes.selectors import matches_term, selected_by
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.errors import InvalidSelector
-from kubestow.rules.matching import label_requirement, selects_node, term_matches, tolerates, untolerated
+from kubestow.rules.matching import (
+    changed_labels,
+    label_requirement,
+    selects_node,
+    term_matches,
+    tolerates,
+    untolerated,
+)
 from kubestow.testing import node
 
 VALUES = ["", "a", "b", "5", "05", "-3", "+4", "9223372036854775808"]
@@ -137,6 +144,16 @@ def test_tolerations(toleration: dict[str, str], expected: bool) -> None:
     assert tolerates(Toleration(**toleration), taint) is expected
     assert (untolerated([taint], [Toleration(**toleration)], effects=("NoSchedule",)) == []) is expected
     assert untolerated([taint], [], effects=("NoExecute",)) == []
+
+
+def test_one_of_several_tolerations_is_enough() -> None:
+    taints = [Taint(key=key, value="v", effect="NoSchedule") for key in "abc"]
+    tolerations = [Toleration(key=key, operator="Exists") for key in "ac"]
+    assert untolerated(taints, tolerations, effects=("NoSchedule",)) == [taints[1]]
+
+
+def test_labels_have_changed_if_they_are_new_gone_or_different() -> None:
+    assert changed_labels({"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "d": ""}) == ["b", "c", "d"]
 
 
 @pytest.mark.parametrize(

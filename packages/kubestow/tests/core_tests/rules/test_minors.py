@@ -45,6 +45,13 @@ def test_a_behaviour_holds_from_its_minor_version_on() -> None:
         assert OLDEST.number < behaviour.value.since <= NEWEST.number, "otherwise nothing differs"
 
 
+def test_a_server_has_the_minor_version_that_it_reports() -> None:
+    assert Minor.of_server("v1.33.2").number == 33
+    for version, problem in (("", "tells no version"), ("v1.20.0", "--emulated-version")):
+        with pytest.raises(InputError, match=f"API server.*{problem}"):
+            Minor.of_server(version)
+
+
 def test_only_the_newest_minor_version_was_not_compared_with_the_binary() -> None:
     assert [minor.number for minor in MINORS if not minor.is_compared] == [37]
 

@@ -122,6 +122,7 @@ def test_limits_are_summed_like_requests_and_the_overhead_is_added_to_them() -> 
         "overhead": {"cpu": "250m", "example.com/gpu": "1"},
     }
     assert limits_by_spec(pod(spec=spec)) == {"cpu": 3250, "memory": MIB}
+    assert limits_by_spec(pod(spec={"containers": [limited(cpu="0", memory="1Mi")]})) == {"memory": MIB}
     assert limits_by_spec(pod(spec=spec | {"resources": {"limits": {"cpu": "5"}}})) == {"cpu": 5250, "memory": MIB}
     with pytest.raises(InvalidQuantity, match=r"spec\.containers\[0\]\.resources\.limits"):
         limits_by_spec(pod(spec={"containers": [limited(cpu="1.5.2")]}))
@@ -143,7 +144,7 @@ def test_quantities_that_do_not_parse_can_be_left_out() -> None:
         "allocatedResources": bad,
     }
     valid = without_invalid_quantities(pod(spec=spec, status=status))
-    only = {"memory": "1Mi"}
+    only: dict[str, Any] = {"memory": "1Mi"}
     assert [one.resources.requests for one in (*valid.spec.containers, *valid.spec.init_containers)] == [only, only]
     assert valid.spec.overhead == only
     assert valid.spec.resources == ResourceRequirements(requests=only, limits=only)
@@ -161,6 +162,23 @@ def test_a_node_offers_pods_and_what_is_counted() -> None:
     assert allocatable_amounts(offered) == expected
     with pytest.raises(InvalidQuantity, match=r"status\.allocatable\[cpu\]"):
         allocatable_amounts({"cpu": "many"})
+
+
+def test_an_invalid_request_of_the_whole_pod_is_reported_with_its_field() -> None:
+    with pytest.raises(InvalidQuantity, match=r"spec\.resources\.requests"):
+        requests_by_spec(pod(spec={"resources": {"requests": {"cpu": "?"}}}))
+    spec, status = {"resources": {"requests": {"cpu": "1"}}}, {"resources": {"requests": {"cpu": "?"}}}
+    with pytest.raises(InvalidQuantity, match=r"status\.resources\.requests"):
+        placed_requests(pod(spec=spec, status=status))
+
+
+@pytest.mark.parametrize("number", [31, 32, 33, 36, 37])
+def test_a_container_without_reported_resources_counts_for_its_spec_in_all_minor_versions(number: int) -> None:
+    running = pod(cpu="1", status={"containerStatuses": [{"name": "main"}]})
+    assert placed_requests(running, former(number, InPlacePodVerticalScaling=True))[0] == {"cpu": 1000}
+    statuses = [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]
+    resizing = pod(cpu="3", status={"containerStatuses": statuses})
+    assert placed_requests(resizing, former(number, InPlacePodVerticalScaling=True))[0] == {"cpu": 3000}
 
 
 def test_a_container_of_which_the_kubelet_reports_no_resources_counts_for_its_spec() -> None:

@@ -47,7 +47,11 @@ def test_members_on_nodes_are_those_that_are_placed_now() -> None:
     members = cluster.pod_groups.members(NAME)
     assert (members.has_placed, members.placed, members.on_nodes) == (False, frozenset(), frozenset())
     cluster.assume(info, "n")
-    assert (members.has_placed, members.placed, members.on_nodes) == (True, {info.uid}, {info.uid})
+    assert (members.has_placed, members.placed, members.on_nodes) == (
+        True,
+        frozenset({info.uid}),
+        frozenset({info.uid}),
+    )
     cluster.forget(info.uid)
     assert not members.has_placed
 

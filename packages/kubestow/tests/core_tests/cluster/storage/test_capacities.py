@@ -24,7 +24,7 @@ def cluster() -> Cluster:
 def enough(cluster: Cluster, gibibytes: int) -> list[bool]:
     """Whether each node's zone has enough."""
     first = cluster.volumes.capacities.first_sufficient("slow", gibibytes * GI)
-    return (first != NO_CAPACITY).tolist()
+    return [number != NO_CAPACITY for number in first.tolist()]
 
 
 def test_a_zone_has_what_the_latest_state_of_its_object_says(cluster: Cluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 from core_tests.scheduling.fixture import enabled
 from kubestow.api.core import Node
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.nodes.views import NodeRow
+from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
@@ -97,7 +97,7 @@ class Untainted(NodeFilterPlugin):
     events_to_register = (on(EventResource.NODE, Action.ADD),)
     uncached = True
 
-    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeRow) -> Status:
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         return Status.unschedulable("tainted") if node.node.spec.taints else SUCCESS
 
 
