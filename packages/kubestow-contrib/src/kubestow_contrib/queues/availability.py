@@ -156,8 +156,8 @@ class Availability:
     def earliest(self, demand: Demand, duration: float, *, known: Reservation | None = None) -> Reservation | None:
         """The earliest start of a job that runs for ``duration`` seconds, None if it never fits.
 
-        A ``known`` reservation is kept if it is still possible and there is no earlier start: so it never slips because
-        a search finds another placement. A start is at a time at which something is released.
+        The start of a ``known`` reservation is kept if that is still possible and there is no earlier one: so it never
+        slips because a search finds no other placement. A start is at a time at which something is released.
         """
         kept = known if known is not None and self.is_possible(known, demand, duration) else None
         times, index = self._times, 0
@@ -178,7 +178,10 @@ class Availability:
             if (placement := self.at(times[index], demand, duration)) is not None:
                 return Reservation(times[index], placement)
             index += 1
-        return kept
+        if kept is None:
+            return None
+        # Other nodes may be better by now: those that are free by then, but not before, stay out of the way of others.
+        return Reservation(kept.start, self.at(kept.start, demand, duration) or kept.placement)
 
     def fits_at_last(self, demand: Demand) -> bool:
         """Whether a job fits once all that is running or reserved has ended, as far as it ends."""

@@ -146,6 +146,12 @@ def test_starts_on_equal_slots_are_those_of_the_textbook(jobs: list[Batch], mode
     assert Model([1] * 4, jobs, replace(IN_ORDER, mode=mode)).run() == expected
 
 
+def test_a_reservation_moves_out_of_the_way_of_others() -> None:
+    jobs = [Batch("a", 0, 1, 5, 5), Batch("b", 0, 3, 6, 6), Batch("large", 0, 2, 1, 1), Batch("small", 0, 1, 2, 2)]
+    # "large" was reserved when all nodes were in use; "small" gets the first that is free, and ends after its start.
+    assert Model([1] * 4, jobs, IN_ORDER).run() == {"a": 0, "b": 0, "large": 6, "small": 5}
+
+
 @given(batches(most=6))
 @settings(max_examples=60, deadline=None)
 def test_conservative_reservations_are_those_of_a_table_of_nodes_and_seconds(jobs: list[Batch]) -> None:

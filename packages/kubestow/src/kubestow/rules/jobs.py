@@ -23,10 +23,6 @@ class JobName(NamedTuple):
     name: str
     part: str = ""
 
-    def __str__(self) -> str:
-        """``job/default/train``, with the part at the end."""
-        return "/".join(filter(None, (self.kind.lower(), self.namespace, self.name, self.part)))
-
 
 #: The kinds of jobs, the label or annotation that has the name of a pod's job, and the label that has its part.
 _LABELS = (
