@@ -81,7 +81,7 @@ PAPERS = {
     "power-fgd": Paper(
         "power-fgd",
         "Lettich et al., Power- and Fragmentation-aware Online Scheduling for GPU Datacenters, CCGrid 2025",
-        "read from the figure on page 16 of the authors' slides, to 0.2 points: CCGrid_2025 of"
+        "read from the figures on pages 16 and 24 of the authors' slides, to 0.2 points: CCGrid_2025 of"
         " github.com/Fr4nz83/PWR-plugin-kubernetes, 3bfd53f",
         "power saved compared with FGD, in percent",
         DATA,
@@ -89,7 +89,7 @@ PAPERS = {
         1.0,
         power_fgd.published,
         power_fgd.WORKLOADS,
-        power_fgd.WORKLOADS,
+        ("default",),
         power_fgd.measure,
         (
             "Power by the authors' model: a CPU package or GPU draws its maximum as soon as a part of it is requested.",

@@ -57,21 +57,32 @@ GPU_WATTS = {
     "G2": {"idle": 30.0, "max": 150.0},
     "G3": {"idle": 50.0, "max": 400.0},
 }
-WORKLOADS = ("default",)
-"""The pod lists with published numbers, by their short names."""
-
 _INDEX = "kubestow.dev/gpu-index"
 _THREADS = 2
 _PUBLISHED = Path(__file__).with_name("power_fgd_published.csv")
 
 
 def published() -> dict[tuple[str, str], float]:
-    """The power saved in percent, by workload with the arrived share, and policy; read from a figure."""
+    """The power saved in percent, by workload with the arrived share, and policy; read from figures."""
+    return {
+        (_row_name(row["workload"], float(row["arrived"])), row["policy"]): float(row["saved"])
+        for row in _published_rows()
+    }
+
+
+def _published_rows() -> list[dict[str, str]]:
     with _PUBLISHED.open(newline="", encoding="utf-8") as file:
-        return {
-            (_row_name(row["workload"], float(row["arrived"])), row["policy"]): float(row["saved"])
-            for row in csv.DictReader(file)
-        }
+        return list(csv.DictReader(file))
+
+
+WORKLOADS = tuple(dict.fromkeys(row["workload"] for row in _published_rows()))
+"""The pod lists with published numbers, by their short names."""
+
+
+def _policies(workload: str) -> list[str]:
+    """The policies with published numbers for a list, and the one that they are compared with."""
+    named = {row["policy"] for row in _published_rows() if row["workload"] == workload}
+    return [policy for policy in POLICIES if policy in named or policy == _BASELINE]
 
 
 def measure(
@@ -84,16 +95,16 @@ def measure(
 ) -> dict[tuple[str, str], Estimate]:
     """The power saved in percent. Raises InputError for missing lists and failed runs."""
     found: dict[tuple[str, str], Estimate] = {}
-    total = len(workloads) * len(POLICIES) * len(seeds)
-    for number, workload in enumerate(workloads):
-        before = number * len(POLICIES) * len(seeds)
+    total, before = sum(len(_policies(workload)) * len(seeds) for workload in workloads), 0
+    for workload in workloads:
         watts: dict[tuple[str, int], list[float]] = {}
         experiment = _experiment(data, workload, seeds)
         for run, values in _finished_runs(experiment, folder / f"{workload}.{_digest(experiment)}", processes):
             watts[run.policy, run.seed] = values
             progress(before + len(watts), total)
+        before += len(watts)
         for column, arrived in enumerate(ARRIVED):
-            for policy in POLICIES:
+            for policy in _policies(workload):
                 if policy != _BASELINE:
                     pairs = ((watts[policy, seed][column], watts[_BASELINE, seed][column]) for seed in seeds)
                     saved = [100 * (1 - power / baseline) for power, baseline in pairs]
@@ -111,7 +122,8 @@ def _experiment(data: Path, workload: str, seeds: Sequence[int]) -> Experiment:
         PWR: {"cpus": {"": CPU_WATTS}, "gpus": GPU_WATTS, "threadsPerCore": _THREADS},
     }
     policies = {}
-    for name, (power, fragmentation) in POLICIES.items():
+    for name in _policies(workload):
+        power, fragmentation = POLICIES[name]
         weights = {plugin: weight for plugin, weight in ((PWR, power), (FGD, fragmentation)) if weight}
         policies[name] = openb_experiments.configuration(FGD if fragmentation else PWR, weights, arguments)
     subject = f"paper power-fgd, {workload}"
