@@ -23,7 +23,8 @@ MOST_MOMENTS = 600
 
 #: Of the scheduler's own changes that are nearest to the decision, so many are tried in pairs.
 _PAIRED = 12
-T, U = TypeVar("T"), TypeVar("U")
+T = TypeVar("T")
+U = TypeVar("U")
 Cut = tuple[int, tuple[tuple[str, int], ...]]
 
 
@@ -72,7 +73,7 @@ class Moments:
         late = ((cut, own) for cut in cuts for own in dict.fromkeys((self._before(_of_pods(cut)), own_sets[0])))
         alone = ((cuts[0], own) for own in own_sets)
         likely = itertools.islice(_alternating(late, alone), MOST_MOMENTS * 2 // 3)
-        for cut, own in (*likely, *_diagonally(cuts, own_sets)):
+        for cut, own in itertools.chain(likely, _diagonally(cuts, own_sets)):
             if len(seen) >= MOST_MOMENTS:
                 return
             moment = self._moment(cut, own)
