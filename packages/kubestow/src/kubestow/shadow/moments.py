@@ -4,7 +4,8 @@ What is known for certain limits them. A pod that was bound before another one w
 Nothing that happened to a pod after the binding of the decision was known to it, because pods are watched in order. All
 else depends on delays: events of other kinds may have reached the scheduler earlier or later than this watch, events of
 pods earlier; and of pods that were pending at the same time each may have been decided about first, whatever the order
-of their bindings. The order of the queue is tried before others.
+of their bindings. The order of the queue is tried before others. The API server numbers the changes of all kinds, so
+watches of the scheduler that were late together are aligned by resourceVersions, whatever this one has delivered first.
 """
 
 from __future__ import annotations
