@@ -4,7 +4,8 @@ What is known for certain limits them. A pod that was bound before another one w
 Nothing that happened to a pod after the binding of the decision was known to it, because pods are watched in order. All
 else depends on delays: events of other kinds may have reached the scheduler earlier or later than this watch, events of
 pods earlier; and of pods that were pending at the same time each may have been decided about first, whatever the order
-of their bindings. The order of the queue is tried before others.
+of their bindings. The order of the queue is tried before others. The API server numbers the changes of all kinds, so
+watches of the scheduler that were late together are aligned by resourceVersions, whatever this one has delivered first.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Moments:
         late = ((cut, own) for cut in cuts for own in dict.fromkeys((self._before(_of_pods(cut)), own_sets[0])))
         alone = ((cuts[0], own) for own in own_sets)
         likely = itertools.islice(_alternating(late, alone), MOST_MOMENTS * 2 // 3)
-        for cut, own in (*likely, *_diagonally(cuts, own_sets)):
+        for cut, own in itertools.chain(likely, _diagonally(cuts, own_sets)):
             if len(seen) >= MOST_MOMENTS:
                 return
             moment = self._moment(cut, own)
