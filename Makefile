@@ -12,7 +12,7 @@ SCHEMAS := 1.36 1.37 1.35
 SEEDS ?= 100
 FIRST_SEED ?= 1
 
-.PHONY: venv lock demo test simulate lint types check schema site benchmark-guard clean
+.PHONY: venv lock demo test simulate mutants lint types check schema site benchmark-guard clean
 
 venv: $(STAMP)
 
@@ -35,7 +35,12 @@ test: venv
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal -q
 
 simulate: venv
-	@PYTHONPATH=packages/kubestow/tests:packages/kubestow-contrib/tests $(BIN)/python -m tests.fault_simulation --seeds $(SEEDS) --first $(FIRST_SEED)
+	@$(BIN)/python -m kubestow_lab.fault_simulation --seeds $(SEEDS) --first $(FIRST_SEED)
+
+# Do the tests notice? By default of all packages of the core; SAMPLE=0 stands for all mutants.
+SAMPLE ?= 200
+mutants: venv
+	@nice $(BIN)/python -m tools.mutants $(if $(PACKAGES),--packages $(PACKAGES)) --sample $(SAMPLE)
 
 lint: venv
 	@$(BIN)/ruff check .

@@ -1,7 +1,8 @@
 """Hypothesis profiles, and what all tests can use.
 
 Property tests draw the same examples in every run, and take as long as the machine needs.
-``HYPOTHESIS_PROFILE=exploring`` draws new examples; a failing one becomes a test of its own.
+``HYPOTHESIS_PROFILE=exploring`` draws new examples; a failing one becomes a test of its own. ``first-failure`` ends at
+the first example that fails and does not simplify it, for those who only want to know whether one does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from kubestow import gc_tuning
 
@@ -26,6 +27,13 @@ os.environ["PYTHONPATH"] = os.pathsep.join([*_IMPORTED, *filter(None, [os.enviro
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("exploring", settings.get_profile("repeatable"), derandomize=False)
+settings.register_profile(
+    "first-failure",
+    settings.get_profile("repeatable"),
+    phases=[Phase.explicit, Phase.generate],
+    report_multiple_bugs=False,
+    database=None,
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 

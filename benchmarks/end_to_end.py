@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import multiprocessing
 import os
 import signal
@@ -12,7 +13,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import quantiles
+from tempfile import TemporaryDirectory
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -27,6 +30,8 @@ from kubestow.process import WallClock
 from kubestow_lab.apiserver_process import apiserver_process
 
 _CONCURRENCY = 16
+#: Pods that a shadow compares before it is measured.
+_WARM_UP = 500
 _NODES, _PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
 
 
@@ -47,6 +52,18 @@ async def _scheduler(url: str, *flags: str, ready: bytes = b'"Scheduling"') -> a
     assert process.stderr is not None
     await process.stderr.readuntil(ready)
     return process
+
+
+async def _shadow(url: str, output: Path) -> asyncio.subprocess.Process:
+    """A shadow of the default configuration in another process, which writes JSON lines to a file."""
+    kubeconfig = output.with_name("kubeconfig")
+    server = {"name": "server", "cluster": {"server": url}}
+    context = {"name": "server", "context": {"cluster": "server", "user": ""}}
+    kubeconfig.write_bytes(
+        msgspec.json.encode({"clusters": [server], "contexts": [context], "current-context": "server"})
+    )
+    command = (sys.executable, "-m", "kubestow", "shadow", f"--kubeconfig={kubeconfig}", f"--output=json={output}")
+    return await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:
@@ -136,6 +153,69 @@ async def end_to_end(
         scheduler.terminate()
         await scheduler.wait()
         await draining
+
+
+# -- a shadow ----------------------------------------------------------------------------------------------------------
+
+
+async def shadow_end_to_end(
+    nodes: int = 5000, pods: int = 6000, rate: float = 200.0, flags: Sequence[str] = ()
+) -> AsyncIterator[Row]:
+    """A shadow beside a scheduler over HTTP: the CPU time and the memory of both.
+
+    Embedded API server, scheduler, shadow and submitter run in separate processes; pods are created at a constant rate.
+    The CPU time of the shadow until it has compared all pods, per decision, and as a part of a core while pods are
+    created. Flags of the scheduler follow ``--``.
+    """
+    async with _server() as (url, transport):
+        await _create(transport, _NODES, [_node(number) for number in range(nodes)])
+        scheduler = await _scheduler(url, "--leader-elect=false", *flags)
+        assert scheduler.stderr is not None
+        draining = asyncio.create_task(_drain(scheduler.stderr))
+        with TemporaryDirectory() as folder:
+            output = Path(folder, "decisions.json")
+            shadow = await _shadow(url, output)
+            names = itertools.count()
+            while not _lines(output):  # it does not compare what was decided before its lists
+                await _create(transport, _PODS, [_pod(next(names))])
+                await asyncio.sleep(0.2)
+            await _create(transport, _PODS, [_pod(next(names)) for _ in range(_WARM_UP)])
+            await _compared(output, _WARM_UP)
+            processes = {"the scheduler": scheduler.pid, "the shadow": shadow.pid}
+            before = {name: cpu_seconds(pid) for name, pid in processes.items()}
+            began = perf_counter()
+            compared = len(_lines(output))
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(pods):
+                    await asyncio.sleep(max(0.0, began + number / rate - perf_counter()))
+                    tasks.create_task(transport.request("POST", _PODS, _pod(next(names))))
+            seconds = perf_counter() - began
+            await _compared(output, compared + pods)
+            for name, pid in processes.items():
+                spent = cpu_seconds(pid) - before[name]
+                figures = {
+                    "ms of CPU per pod": spent / pods * 1e3,
+                    "% of a core": spent / seconds * 100,
+                    "MB at most": peak_mb(pid),
+                }
+                yield name, figures
+            verdicts = Counter(msgspec.json.decode(line)["verdict"] for line in _lines(output)[compared:])
+            found = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+            yield f"{pods / seconds:,.0f} pods/s on {nodes:,} nodes", {"": found}
+            for process in (scheduler, shadow):
+                process.terminate()
+                await process.wait()
+        await draining
+
+
+async def _compared(output: Path, count: int) -> None:
+    """Wait until a shadow has written so many decisions."""
+    while len(_lines(output)) < count:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+
+
+def _lines(output: Path) -> list[bytes]:
+    return output.read_bytes().splitlines() if output.exists() else []
 
 
 class _Metadata(msgspec.Struct):

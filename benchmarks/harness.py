@@ -37,13 +37,16 @@ _SCENARIOS = {
     "queueing": ("queueing", "events"),
     "resources": ("volumes", "devices"),
     "running": ("load-aware", "flight-record", "tracing", "extender"),
+    "shadow": ("shadow",),
     "growth": ("scaling", "memory", "churn", "soak"),
     "partitions": ("partitions",),
     "client": ("client",),
-    "end_to_end": ("end-to-end", "shared-claim", "failover", "startup"),
+    "end_to_end": ("end-to-end", "shadow-end-to-end", "shared-claim", "failover", "startup"),
     "dashboard": ("dashboard",),
     "devcluster": ("apiserver", "controllers", "up"),
+    "job_queues": ("job-queues", "queue-planning"),
     "offline": ("explain", "gangs", "flow", "deschedule", "fgd"),
+    "simulation": ("simulation", "drivers"),
 }
 
 

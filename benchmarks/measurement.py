@@ -63,6 +63,11 @@ def resident_mb(pid: int | str = "self") -> float:
     return resident(pid) / 2**20
 
 
+def descriptors() -> int:
+    """How many files and sockets this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def peak_mb(pid: int | str = "self") -> float:
     """Peak resident memory of a process, in MiB."""
     status = Path(f"/proc/{pid}/status").read_text()

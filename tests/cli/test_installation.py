@@ -81,6 +81,7 @@ async def test_a_scheduler_imports_only_what_it_needs() -> None:
     contributed = {name for name in modules if name.startswith("kubestow_contrib.")}
     assert contributed <= {
         "kubestow_contrib.coscheduling",
+        "kubestow_contrib.shares",
         "kubestow_contrib.volcano",
         "kubestow_contrib.volcano.kube_batch",
         "kubestow_contrib.volcano.pod_groups",

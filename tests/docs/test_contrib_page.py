@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,9 @@ def deployment(replicas: int) -> str:
 
 def production() -> str:
     """The other deployment of CapacityScheduling, as the command of the page makes it, a minute later."""
-    old, new, old_count, new_count = re.findall(r"sed 's/(\w+)/(\w+)/; s/(.*?)/(.*?)/' research.yaml", PAGE)[0]
-    text = re.sub(rf"\b{old}\b", new, block("research.yaml")).replace(old_count, new_count)
-    return text.replace("metadata: {labels:", "metadata: {annotations: {kubestow.dev/arrival: 1m}, labels:")
+    (script,) = re.findall(r"sed '(.*?)' research.yaml", PAGE)
+    made = subprocess.run(["sed", script], input=block("research.yaml"), capture_output=True, text=True, check=True)
+    return made.stdout.replace("metadata: {labels:", "metadata: {annotations: {kubestow.dev/arrival: 1m}, labels:")
 
 
 EXAMPLES = {

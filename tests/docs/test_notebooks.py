@@ -23,7 +23,15 @@ def test_a_notebook_prints_what_it_shows(path: Path) -> None:
 
 
 def test_there_are_notebooks() -> None:
-    assert {path.stem for path in _FOLDER.glob("*.ipynb")} == {"why-is-my-pod-pending", "tuning-weights"}
+    assert {path.stem for path in _FOLDER.glob("*.ipynb")} == {
+        "why-is-my-pod-pending",
+        "tuning-weights",
+        "first-simulation",
+        "policy-in-twenty-lines",
+        "paper-table",
+        "reinforcement-learning",
+        "evolution",
+    }
 
 
 def _outputs(notebook: Any) -> list[list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,9 @@ def block(name: str) -> str:
 
 def production() -> str:
     """The second job, as the commands of the page make it of the first."""
-    commands = re.findall(r"sed 's/(\w+)/(\w+)/; s/(.*?)/(.*?)/' research.yaml", PAGE)
-    assert len(set(commands)) == 1
-    old, new, old_minimum, new_minimum = commands[0]
-    return block("research.yaml").replace(old, new).replace(old_minimum, new_minimum)
+    (script,) = set(re.findall(r"sed '(.*?)' research.yaml", PAGE))
+    made = subprocess.run(["sed", script], input=block("research.yaml"), capture_output=True, text=True, check=True)
+    return made.stdout
 
 
 def running(pods: list[dict[str, Any]]) -> Counter[str]:

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from tests.fault_simulation.simulation import Part, simulate
+from kubestow_lab.fault_simulation.scenario import Part
+from kubestow_lab.fault_simulation.simulation import simulate
 
 
 @pytest.mark.parametrize("seed", range(1, 36))
@@ -37,7 +38,7 @@ def test_a_seed_reproduces_a_run_exactly() -> None:
 
 
 def test_a_run_does_not_depend_on_string_hashing() -> None:
-    program = "from tests.fault_simulation.simulation import simulate; print(simulate(8).fingerprint)"
+    program = "from kubestow_lab.fault_simulation.simulation import simulate; print(simulate(8).fingerprint)"
     fingerprints = {
         subprocess.run(
             [sys.executable, "-c", program],

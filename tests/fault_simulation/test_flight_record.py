@@ -8,9 +8,9 @@ import pytest
 
 from kubestow.flight_record.exact_replay import ReplayResult, replay
 from kubestow.flight_record.segment import Segment
-from tests.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
-from tests.fault_simulation.scheduler.recording import Recording, ReplayedFaults
-from tests.fault_simulation.simulation import simulate
+from kubestow_lab.fault_simulation.recording import Recording, ReplayedFaults
+from kubestow_lab.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
+from kubestow_lab.fault_simulation.simulation import simulate
 
 
 def replayed(recording: Recording, path: Path) -> ReplayResult:

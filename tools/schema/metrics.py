@@ -58,9 +58,13 @@ _NAMES = (
     "scheduler_podgroup_scheduling_algorithm_duration_seconds",
     "scheduler_podgroup_scheduling_attempt_duration_seconds",
     "scheduler_preemption_attempts_total",
+    "scheduler_preemption_evaluation_duration_seconds",
+    "scheduler_preemption_execution_duration_seconds",
     "scheduler_preemption_goroutines_duration_seconds",
     "scheduler_preemption_goroutines_execution_total",
+    "scheduler_preemption_pdb_violations_total",
     "scheduler_preemption_victims",
+    "scheduler_preemption_workload_disruptions",
     "scheduler_queue_incoming_entities_total",
     "scheduler_queue_incoming_pods_total",
     "scheduler_queued_entities",
@@ -76,6 +80,11 @@ _NAMES = (
     "scheduler_workload_preemption_victims",
 )
 _OF_DEVICES = ["driver", "profile", "status"]
+_OF_PREEMPTION = {
+    "type": "Histogram",
+    "labels": ["preemptor", "result"],
+    "buckets": [0.001 * 2**power for power in range(16)],
+}
 #: What the lists lack of the metrics that the scheduler's code defines.
 _UNLISTED: dict[str, dict[str, Any]] = {
     "scheduler_dra_bindingconditions_allocations_total": {"type": "Counter", "labels": _OF_DEVICES},
@@ -83,6 +92,14 @@ _UNLISTED: dict[str, dict[str, Any]] = {
         "type": "Histogram",
         "labels": _OF_DEVICES,
         "buckets": [0.1 * 2**power for power in range(14)],
+    },
+    "scheduler_preemption_evaluation_duration_seconds": _OF_PREEMPTION,
+    "scheduler_preemption_execution_duration_seconds": _OF_PREEMPTION,
+    "scheduler_preemption_pdb_violations_total": {"type": "Counter", "labels": ["preemptor"]},
+    "scheduler_preemption_workload_disruptions": {
+        "type": "Histogram",
+        "labels": ["preemptor"],
+        "buckets": [2**power for power in range(11)],
     },
     "scheduler_queue_incoming_entities_total": {"type": "Counter", "labels": ["event", "queue", "type"]},
     "scheduler_queued_entities": {"type": "Gauge", "labels": ["queue", "type"]},

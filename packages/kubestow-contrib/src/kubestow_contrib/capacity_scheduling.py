@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.custom import CustomObject
 from kubestow.api.formats.int64 import exact_sum, saturated
-from kubestow.api.formats.quantity import Quantity, millis, units
+from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
@@ -37,14 +37,12 @@ from kubestow.log_fields import fields
 from kubestow.plugins.default_preemption.candidates import Candidates
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow_contrib.node_checks import NodeChecks
+from kubestow_contrib.shares import Amounts, amounts_of
 
 _log = logging.getLogger(__name__)
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
 _UNLIMITED = 2**63 - 1
-
-Amounts = Mapping[str, int]
-"""Amounts by resource: millicores, bytes or counts."""
 
 
 class ElasticQuotaSpec(APIObject, frozen=True):
@@ -196,7 +194,10 @@ def _quotas(objects: Iterable[ElasticQuota]) -> dict[str, Quota]:
             _warn(key, f"is ignored: namespace {namespace} has another one")
             continue
         try:
-            quota = Quota(_amounts(obj.spec.min, "min"), _amounts(obj.spec.max, "max"))
+            quota = Quota(
+                None if obj.spec.min is None else amounts_of(obj.spec.min, "spec.min"),
+                None if obj.spec.max is None else amounts_of(obj.spec.max, "spec.max"),
+            )
         except InvalidQuantity as error:
             _warn(key, f"is ignored: {error}")
             continue
@@ -205,20 +206,6 @@ def _quotas(objects: Iterable[ElasticQuota]) -> dict[str, Quota]:
                 _warn(key, f"spec.min.{name} is above spec.max.{name}, which limits the namespace")
         quotas[namespace] = quota
     return quotas
-
-
-def _amounts(quantities: Mapping[str, Quantity] | None, field: str) -> dict[str, int] | None:
-    if quantities is None:
-        return None
-    amounts = {}
-    for name, quantity in quantities.items():
-        try:
-            amounts[name] = millis(quantity) if name == "cpu" else units(quantity)
-        except InvalidQuantity as error:
-            raise InvalidQuantity(error.problem, path=f"spec.{field}.{name}") from None
-        if amounts[name] < 0:
-            raise InvalidQuantity("is negative", path=f"spec.{field}.{name}")
-    return amounts
 
 
 def _warn(key: str, problem: str) -> None:

@@ -26,6 +26,7 @@ from kubestow_devcluster.controllers.controller import (
     WorkQueue,
 )
 from kubestow_devcluster.controllers.disruption import DisruptionController
+from kubestow_devcluster.controllers.endpoints import EndpointsController
 from kubestow_devcluster.controllers.garbage_collector import EventTTLController, GarbageCollector
 from kubestow_devcluster.controllers.horizontal_pod_autoscalers import HorizontalPodAutoscalerController
 from kubestow_devcluster.controllers.namespaces import NamespaceController, ResourceQuotaController
@@ -71,6 +72,7 @@ _CONTROLLERS: tuple[type[Controller], ...] = (
     CronJobController,
     HorizontalPodAutoscalerController,
     DisruptionController,
+    EndpointsController,
     NamespaceController,
     ResourceQuotaController,
     ServiceAccountController,

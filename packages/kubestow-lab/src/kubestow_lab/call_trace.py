@@ -24,7 +24,7 @@ from kubestow.framework.status import Code, Status, Verdict
 from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 from kubestow.scheduling.decision.result import Decision, Scheduled
-from kubestow.scheduling.observer import Call, Result
+from kubestow.scheduling.observer import Call, Disruption, Preemptor, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow_lab.simulation.outcomes import OutcomeRecorder
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
@@ -162,11 +162,13 @@ class _TraceRecorder(OutcomeRecorder):
     def permit_wait_ended(self, info: PodInfo, code: Code, seconds: float) -> None:
         self.add("Permit", given=f"waited {seconds:.3f} s", result=code.value)
 
-    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
-        super().preemption_started(preemptors, node_name, victims)
+    def preemption_started(
+        self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
+    ) -> None:
+        super().preemption_started(preemptors, node_name, victims, disruption)
         self.add("preemption", given=counted(len(victims), "victim"), result=f"nominated for {node_name}")
 
-    def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
+    def evictions_ended(self, preemptor: PodInfo, *, kind: Preemptor, succeeded: bool, seconds: float) -> None:
         self.add("preemption", result="victims are gone" if succeeded else "an eviction failed")
 
     def pod_enqueued(self, place: str, event: str) -> None:

@@ -72,6 +72,8 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
         sections.append(
             Section("Pending pods", list(_pending(groups, decisions, result.in_plain_words)), anchor="pending")
         )
+    for report in result.plugin_reports.values():
+        sections += report.sections
     if result.preemptions or result.count(OutcomeState.PREEMPTED):
         sections.append(Section("Preemptions", list(_preemptions(result))))
     note = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +100,19 @@ class IdleDevices(NamedTuple):
     def fit(self, request: GpuRequest) -> NDArray[np.bool_]:
         """Where a request fits, bool."""
         return self.most >= request.milli if request.is_share else self.whole >= request.gpus
+
+
+def device_table(cluster: Cluster, resources: DeviceResources, invalidation_mask: InvalidationMask) -> DeviceTable:
+    """The table of a cluster, one for all plugins: those of a profile, and of others that place pods on its nodes.
+
+    Until its annotation is written, only the reservation says which GPUs a pod has.
+    """
+    # A table keeps its cluster alive, so no other one can have the same id.
+    key = id(cluster), resources
+    table = _tables.get(key)
+    if table is None:
+        table = _tables[key] = DeviceTable(cluster, resources, invalidation_mask)
+    return table
 
 
 class DeviceTable:
@@ -215,7 +229,7 @@ class DeviceTable:
         nodes = self._cluster.nodes
         rows = window.invalid_rows(self._generation, self._mask)
         if rows is not None:
-            rows += [nodes.rows[name] for name in self._stale]
+            rows = [*rows, *(nodes.rows[name] for name in self._stale)]
             if any(self._nodes[row] is not nodes.objects[row] for row in rows):
                 rows = None
         if rows is None:
@@ -260,3 +274,6 @@ class DeviceTable:
                 fullest = min(enough, key=idle.__getitem__) if enough else max(range(count), key=idle.__getitem__)
                 idle[fullest] += negative_milli
         return [max(0, amount) for amount in idle]
+
+
+_tables: WeakValueDictionary[tuple[int, DeviceResources], DeviceTable] = WeakValueDictionary()

@@ -22,7 +22,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import invalidation_mask, on
 from kubestow.framework.interface import FilterPlugin, Handle, PostBindPlugin, PreBindPlugin, ReservePlugin, ScorePlugin
 from kubestow.framework.status import SUCCESS, Status, Verdict
-from kubestow_contrib.fragmentation.devices import WHOLE, DeviceResources, Devices, DeviceTable, GpuRequest
+from kubestow_contrib.fragmentation.devices import WHOLE, DeviceResources, Devices, GpuRequest, device_table
 
 _TOO_FEW, _BUSY = 1, 2
 _STATUSES = {
@@ -35,7 +35,8 @@ class GpuSharingArgs(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The names under which nodes and pods have GPUs.
 
     Nodes have ``gpu_resource``, or ``gpu_milli_resource`` with 1000 per GPU, or both. A pod with whole GPUs requests
-    either, a pod with a share less than 1000 of ``gpu_milli_resource``. ``index_annotation`` gets the GPUs of a pod.
+    either, a pod with a share less than 1000 of ``gpu_milli_resource``. ``index_annotation`` gets the GPUs of a pod;
+    with "", they are only known until the scheduler ends, as is enough for simulations.
     """
 
     gpu_resource: str = "nvidia.com/gpu"
@@ -58,7 +59,7 @@ class GpuSharingPlugin(FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin, 
         super().__init__(args, handle)
         self._resources = DeviceResources(args.gpu_resource, args.gpu_milli_resource, args.index_annotation)
         mask = invalidation_mask(self.events_to_register)
-        self.devices = DeviceTable(handle.cluster, self._resources, mask)
+        self.devices = device_table(handle.cluster, self._resources, mask)
 
     def request(self, pod: PodInfo) -> GpuRequest:
         """The GPUs that a pod requests."""
@@ -113,8 +114,8 @@ class GpuSharingPlugin(FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin, 
         self.devices.release(pod.uid)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Skip pods without GPUs."""
-        return SUCCESS if self.devices.reserved(pod.uid) else Status.skip()
+        """Skip pods without GPUs, and all if nothing is recorded."""
+        return SUCCESS if self._resources.annotation and self.devices.reserved(pod.uid) else Status.skip()
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Record the pod's GPUs in its annotation."""

@@ -20,21 +20,11 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.requests import PODS
 from kubestow_contrib.preemption_toleration import PriorityClass
+from kubestow_contrib.shares import TOLERANCE, Amounts, amounts_of, dominant_share
 from kubestow_contrib.volcano import kube_batch
 from kubestow_contrib.volcano.configuration import waiting_time
 from kubestow_contrib.volcano.pod_groups import PodGroup, group_of, task_of
-from kubestow_contrib.volcano.queues import (
-    DEFAULT_QUEUE,
-    ROOT_QUEUE,
-    TOLERANCE,
-    Amounts,
-    Division,
-    Queue,
-    QueueRules,
-    amounts_of,
-    dominant_share,
-    read_queues,
-)
+from kubestow_contrib.volcano.queues import DEFAULT_QUEUE, ROOT_QUEUE, Division, Queue, QueueRules, read_queues
 
 _QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 _WAITING_TIMES = ("volcano.sh/sla-waiting-time", "sla-waiting-time")

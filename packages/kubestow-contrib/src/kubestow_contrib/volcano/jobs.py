@@ -13,9 +13,9 @@ from kubestow.api.formats.int64 import exact_sum
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import SubqueueOrder
+from kubestow_contrib.shares import Amounts, dominant_share
 from kubestow_contrib.volcano.accounts import Accounts, Job, JobKey, QueueAccount
 from kubestow_contrib.volcano.configuration import VolcanoConfiguration
-from kubestow_contrib.volcano.queues import Amounts, dominant_share
 
 #: The subqueue of pods without a job.
 _OTHERS = JobKey("", "")

@@ -15,10 +15,10 @@ from enum import Enum
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
 from kubestow.rules.requests import PODS
+from kubestow_contrib.shares import TOLERANCE, dominant_share
 from kubestow_contrib.volcano.accounts import Accounts, Job, JobKey, QueueAccount, requests_of
 from kubestow_contrib.volcano.configuration import VolcanoConfiguration
 from kubestow_contrib.volcano.jobs import JobOrder
-from kubestow_contrib.volcano.queues import TOLERANCE, dominant_share
 
 _PREEMPTABLE = "volcano.sh/preemptable"
 _CRITICAL = ("system-cluster-critical", "system-node-critical")

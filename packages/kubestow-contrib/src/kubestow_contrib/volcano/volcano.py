@@ -45,6 +45,7 @@ from kubestow.plugins.default_preemption.candidates import Candidates
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow_contrib.node_checks import NodeChecks
 from kubestow_contrib.preemption_toleration import PriorityClass
+from kubestow_contrib.shares import TOLERANCE
 from kubestow_contrib.volcano import kube_batch
 from kubestow_contrib.volcano.accounts import Accounts, Job, QueueAccount, Shares, lacking, requests_of
 from kubestow_contrib.volcano.configuration import (
@@ -56,7 +57,7 @@ from kubestow_contrib.volcano.configuration import (
 from kubestow_contrib.volcano.jobs import Enqueueing, JobOrder
 from kubestow_contrib.volcano.phases import PodGroupPhases
 from kubestow_contrib.volcano.pod_groups import PodGroup
-from kubestow_contrib.volcano.queues import TOLERANCE, Queue
+from kubestow_contrib.volcano.queues import Queue
 from kubestow_contrib.volcano.victims import Eviction, EvictionRules, Sessions
 
 _KINDS = {"preempt": (Eviction.JOBS_OF_QUEUE, Eviction.OWN_JOB), "reclaim": (Eviction.OTHER_QUEUES,)}

@@ -224,7 +224,10 @@ def test_pods_wait_until_quota_is_free() -> None:
     ("objects", "message"),
     [
         ([of_memory("ns1", 300, 200)], "ElasticQuota ns1/ns1-quota: spec.min.memory is above spec.max.memory"),
-        ([quota("ns1", minimum={"memory": "-1"}, maximum=None)], "is ignored: spec.min.memory: is negative"),
+        (
+            [quota("ns1", minimum={"memory": "-1"}, maximum=None)],
+            "is ignored: spec.min.memory: is -1, expected at least 0",
+        ),
         ([quota("ns1", minimum={"memory": "much"}, maximum=None)], "is ignored: spec.min.memory: "),
     ],
 )

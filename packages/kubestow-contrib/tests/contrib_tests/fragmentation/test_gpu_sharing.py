@@ -96,6 +96,21 @@ def test_gpus_are_recorded_and_released(policy: Policy) -> None:
 
 
 @every_policy
+def test_gpus_need_not_be_recorded(policy: Policy) -> None:
+    unrecorded = policy[0], msgspec.structs.replace(policy[1], index_annotation="")
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for name in ("first", "second", "third"):
+            harness.cluster.put(share(name, 600))
+            await harness.settle()
+        assert [harness.node_of(name) for name in ("first", "second", "third")] == ["two", "two", ""]
+        assert not any(found.metadata.annotations for found in harness.cluster.pods())
+
+    profiles = [_profile(unrecorded)]
+    in_virtual_time(scenario, gpu_node("two", 2), plugins=[policy[0]], profiles=profiles)
+
+
+@every_policy
 def test_preemption_knows_which_gpus_become_idle(policy: Policy) -> None:
     async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(whole("important", 1, node="", cpu="1"))

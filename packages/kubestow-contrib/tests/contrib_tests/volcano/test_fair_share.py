@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kubestow_contrib.volcano.queues import TOLERANCE, dominant_share, water_fill
+from kubestow_contrib.shares import TOLERANCE, dominant_share, water_fill
 
 Amounts = NDArray[np.float64]
 

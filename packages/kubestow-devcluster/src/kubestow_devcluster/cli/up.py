@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 RunScheduler = Callable[[SchedulerFiles, Callable[[ReadyScheduler], None]], Awaitable[None]]
 
 _DEFAULT_NODES = 5
-_DASHBOARD, _DEBUG = "/dashboard", "/debug/pods/"
+_DASHBOARD, _DEBUG, _CONFIGURATION = "/dashboard", "/debug/pods/", "/configz"
 
 
 @click.command()
@@ -230,7 +230,9 @@ def _create_server(
     from kubestow_devcluster.cluster import ControllerManagerOptions
 
     controller_manager = ControllerManagerOptions(**cluster.durations._asdict())
-    forwarded = None if dashboard is None else ForwardedPaths(_DASHBOARD, f"{_DASHBOARD}/assets/", dashboard, (_DEBUG,))
+    forwarded = None
+    if dashboard is not None:
+        forwarded = ForwardedPaths(_DASHBOARD, f"{_DASHBOARD}/assets/", dashboard, (_DEBUG, _CONFIGURATION))
     gates = parse_gates(cluster.feature_gates, str(options.minor)) if cluster.feature_gates else None
     server = options.server(security, forwarded, gates, controller_manager=controller_manager, stages=cluster.stages)
     nodes, file = cluster.nodes, cluster.cluster_file

@@ -9,6 +9,7 @@ module, or in a package:
     horizontal_pod_autoscalers  horizontal pod autoscalers, with replica_calculator
     disruption                  pod disruption budgets
     resource_claims             resource claims of pods
+    endpoints                   Endpoints and EndpointSlices of services
     namespaces                  namespaces, and the usage of resource quotas
     service_accounts            the default service account and the root CA of each namespace; aggregated roles
     garbage_collector           dependents without owners, and events after their time to live

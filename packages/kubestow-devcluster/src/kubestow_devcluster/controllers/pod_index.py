@@ -45,6 +45,7 @@ class _Condition(msgspec.Struct, frozen=True, rename="camel"):
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     phase: str = "Pending"
     conditions: tuple[_Condition, ...] = ()
+    pod_ip: str = msgspec.field(name="podIP", default="")
 
 
 class PodView(msgspec.Struct, frozen=True):
@@ -62,6 +63,11 @@ class PodView(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def pod_ip(self) -> str:
+        """The pod's address; empty before it has started."""
+        return self.status.pod_ip
 
     @property
     def controller(self) -> OwnerRef | None:

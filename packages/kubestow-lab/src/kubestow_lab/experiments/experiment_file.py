@@ -46,7 +46,7 @@ from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.plugins.registry import referenced_plugins
 from kubestow.rules.requests import allocatable_amounts, requests_by_spec
-from kubestow_lab.metrics.energy_and_cost import USAGE_METRICS, NodePowers, NodePrices
+from kubestow_lab.metrics.energy_and_cost import USAGE_METRICS, CarbonIntensities, NodePowers, NodePrices
 from kubestow_lab.metrics.intervals import IntervalMethod
 from kubestow_lab.metrics.run_metrics import is_metric, metric_lines
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
@@ -139,6 +139,7 @@ class _Document(_Part, frozen=True):
     interval: IntervalMethod = IntervalMethod.T
     prices: NodePrices | None = None
     power: NodePowers | None = None
+    carbon: CarbonIntensities | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)

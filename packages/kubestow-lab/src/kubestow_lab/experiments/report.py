@@ -224,7 +224,15 @@ def _shown(experiment: Experiment, values: Sequence[Mapping[str, float]]) -> lis
 
 
 #: The digits of the numbers of a unit after the point.
-_DIGITS = {Unit.RATIO: 3, Unit.SECONDS: 2, Unit.KILOWATT_HOURS: 1, Unit.MONEY: 2, Unit.WATTS: 0}
+_DIGITS = {
+    Unit.RATIO: 3,
+    Unit.SECONDS: 2,
+    Unit.KILOWATT_HOURS: 1,
+    Unit.KILOGRAMS: 2,
+    Unit.KILOGRAMS_PER_HOUR: 2,
+    Unit.MONEY: 2,
+    Unit.WATTS: 0,
+}
 
 
 def _text(value: float, unit: Unit, *, sign: bool = False) -> str:
@@ -234,7 +242,8 @@ def _text(value: float, unit: Unit, *, sign: bool = False) -> str:
     plus = "+" if sign else ""
     if unit is Unit.SHARE:
         return f"{100 * value:{plus}.2f}" + (" pp" if sign else " %")
-    suffix = {Unit.SECONDS: " s", Unit.WATTS: " W", Unit.KILOWATT_HOURS: " kWh"}.get(unit, "")
+    suffixes = {Unit.SECONDS: " s", Unit.WATTS: " W", Unit.KILOWATT_HOURS: " kWh", Unit.KILOGRAMS: " kg"}
+    suffix = (suffixes | {Unit.KILOGRAMS_PER_HOUR: " kg/h"}).get(unit, "")
     return f"{value:{plus},.{_DIGITS.get(unit, 1)}f}{suffix}"
 
 

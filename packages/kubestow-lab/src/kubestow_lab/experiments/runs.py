@@ -146,7 +146,7 @@ def _simulate(encoded: bytes, folder: Path, run: Run) -> RunRecord:
     document = experiment.document
     usage = NodeUsage(cluster, arrivals, result)
     values = metrics_of(result) | usage.metrics(
-        prices=document.prices, powers=document.power, subject=experiment.subject
+        prices=document.prices, powers=document.power, intensities=document.carbon, subject=experiment.subject
     )
     write_parquet(result, folder)
     _write_metrics(values, folder / METRICS)

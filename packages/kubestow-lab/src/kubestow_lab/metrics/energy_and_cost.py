@@ -1,4 +1,4 @@
-"""What each node had at every moment of a simulation, and what follows: power, energy, cost, finish-time fairness.
+"""What each node had at every moment of a simulation, and what follows: power, energy, emissions, cost, fairness.
 
 The timeline of a result has samples of the whole cluster. Here each binding and each end of a pod is an event of its
 node, so that integrals over time are exact.
@@ -35,6 +35,8 @@ USAGE_METRICS: Mapping[str, Metric] = {
         Metric("power", Unit.WATTS, -1, "power of all nodes at the end, by the power model", "Fan et al., ISCA 2007"),
         Metric("meanPower", Unit.WATTS, -1, "mean of the power over time", "Fan et al., ISCA 2007"),
         Metric("energy", Unit.KILOWATT_HOURS, -1, "integral of the power over time", "Fan et al., ISCA 2007"),
+        Metric("emissionRate", Unit.KILOGRAMS_PER_HOUR, -1, "power of each node at the end times its carbon intensity"),
+        Metric("emissions", Unit.KILOGRAMS, -1, "integral over time of the power of each node times its intensity"),
         Metric("cost", Unit.MONEY, -1, "price per hour of the nodes with pods at the end"),
         Metric("totalCost", Unit.MONEY, -1, "price of each node for the time in which it had pods"),
         Metric(
@@ -100,11 +102,26 @@ class NodePowers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
         return {node.metadata.name: _by_label(self.label, self.values, node, subject, "power") for node in nodes}
 
 
+class CarbonIntensities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Grams of CO2 equivalent per kilowatt-hour, by the value of a node label, such as the zone."""
+
+    values: dict[str, float]
+    label: str = "topology.kubernetes.io/zone"
+
+    def __post_init__(self) -> None:
+        if any(not 0 <= intensity < math.inf for intensity in self.values.values()):
+            raise ValueError("expected intensities that are not negative")
+
+    def of_nodes(self, nodes: Sequence[Node], subject: str) -> dict[str, float]:
+        """The intensity of each node by name. Raises InputError for a node without one; ``subject`` names the file."""
+        return {node.metadata.name: _by_label(self.label, self.values, node, subject, "carbon") for node in nodes}
+
+
 def _by_label(label: str, values: Mapping[str, V], node: Node, subject: str, place: str) -> V:
     value = node.metadata.labels.get(label, "")
     if value not in values:
         has = f"has the label {label}={value}" if value else f"has no label {label}"
-        what = {"prices": "price", "power": "power"}[place]
+        what = {"prices": "price", "power": "power", "carbon": "carbon intensity"}[place]
         raise InputError(subject, f"no {what} for node {node.metadata.name}, which {has}", place=f"{place}.values")
     return values[value]
 
@@ -143,19 +160,31 @@ class NodeUsage:
     # -- metrics -----------------------------------------------------------------------------------------------------
 
     def metrics(
-        self, *, prices: NodePrices | None = None, powers: NodePowers | None = None, subject: str = "metrics"
+        self,
+        *,
+        prices: NodePrices | None = None,
+        powers: NodePowers | None = None,
+        intensities: CarbonIntensities | None = None,
+        subject: str = "metrics",
     ) -> dict[str, float]:
-        """The metrics of :data:`USAGE_METRICS`: those of cost with ``prices``, those of power with ``powers``.
+        """The metrics of :data:`USAGE_METRICS`: those of cost with ``prices``, of power with ``powers``.
 
-        ``finishTimeFairness`` is missing if no namespace has completed all its pods. Raises InputError for nodes
-        without a price or power; ``subject`` is where these come from.
+        Those of emissions need ``powers`` and ``intensities``. ``finishTimeFairness`` is missing if no namespace has
+        completed all its pods. Raises InputError for nodes without a price, power or intensity; ``subject`` is where
+        these come from.
         """
         values: dict[str, float] = {}
         if powers is not None:
-            times, watts = self.power_over_time(powers, subject)
+            of_nodes = self._watts(powers, subject)
+            times, watts = self._total(of_nodes)
             energy = _integral(times, watts, self._end)
             values |= {"power": float(watts[-1]), "energy": energy / _JOULES_PER_KWH}
             values["meanPower"] = energy / self._end if self._end else float(watts[-1])
+            if intensities is not None:
+                grams = intensities.of_nodes(self._cluster.nodes, subject)
+                kilograms = np.array([grams[name] for name in self._names])[self._changes.node] / 1000
+                times, rate = self._total(of_nodes / 1000 * kilograms)
+                values |= {"emissionRate": float(rate[-1]), "emissions": _integral(times, rate, self._end) / _HOUR}
         if prices is not None:
             by_name = prices.of_nodes(self._cluster.nodes, subject)
             values["cost"] = node_cost(self._result, by_name)
@@ -167,6 +196,10 @@ class NodeUsage:
 
     def power_over_time(self, powers: NodePowers, subject: str = "metrics") -> tuple[Floats, Floats]:
         """Times in seconds at which the power of the cluster changes, and the power in watts from each of them on."""
+        return self._total(self._watts(powers, subject))
+
+    def _watts(self, powers: NodePowers, subject: str) -> Floats:
+        """The power of the changed node after each change."""
         by_name = powers.of_nodes(self._cluster.nodes, subject)
         models = [by_name[name] for name in self._names]
         changes = self._changes
@@ -182,7 +215,7 @@ class NodeUsage:
         watts = idle + (busy - idle) * np.minimum(used, 1.0)
         watts += gpus * gpu_idle + np.minimum(busy_gpus, gpus) * (gpu_busy - gpu_idle)
         asleep = np.array([model.sleeps for model in models])[changes.node] & (changes.pods == 0)
-        return self._total(np.where(asleep, 0.0, watts))
+        return np.where(asleep, 0.0, watts)
 
     def _finish_time_fairness(self) -> float | None:
         """Themis' rho, whose ideal time is here a lower bound: the work fits perfectly, the longest pod is not cut."""

@@ -40,6 +40,9 @@ class Unit(StrEnum):
     SECONDS = "seconds"
     WATTS = "watts"
     KILOWATT_HOURS = "kilowatt-hours"
+    #: Of CO2 equivalent.
+    KILOGRAMS = "kilograms"
+    KILOGRAMS_PER_HOUR = "kilograms per hour"
     #: The currency of the prices.
     MONEY = "money"
 

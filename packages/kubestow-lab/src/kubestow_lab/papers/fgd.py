@@ -1,8 +1,7 @@
 """GPU sharing by fragmentation gradient descent (Weng et al., USENIX ATC 2023), on the lists of Alibaba's openb.
 
-The pods of a list arrive in random order, then further ones drawn from it, until their GPU requests are 130 % of the
-cluster's; nothing departs, all nodes are scored, and of the best the first by name is chosen, where names start with
-random numbers. The policies are plugins of kubestow-contrib.
+See :mod:`.openb_experiments`; pods arrive until 130 % of the GPUs have been requested. The policies are plugins of
+kubestow-contrib.
 """
 
 from __future__ import annotations
@@ -11,22 +10,17 @@ import csv
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from kubestow import config
 from kubestow.errors import InputError
 from kubestow_lab.experiments.experiment_file import Experiment
 from kubestow_lab.experiments.report import ExperimentReport
 from kubestow_lab.experiments.runs import run_experiment
-from kubestow_lab.metrics.gpu_fragmentation import TypicalGpuPods
 from kubestow_lab.metrics.intervals import Estimate
-from kubestow_lab.traces import openb
-from kubestow_lab.workloads.gpu import GPU_MILLI
+from kubestow_lab.papers import openb_experiments
+from kubestow_lab.papers.openb_experiments import FGD
 
-DATA = "cluster-trace-gpu-v2023/csv"
-POLICIES = ("BestFit", "FragmentationGradientDescent")
+POLICIES = ("BestFit", FGD)
 _LOAD = 1.3
-_METRIC = f"utilisation.{GPU_MILLI}"
 _PUBLISHED = Path(__file__).with_name("fgd_published.csv")
 
 
@@ -71,50 +65,9 @@ def measure(
 
 
 def _experiment(data: Path, workload: str, seeds: Sequence[int]) -> Experiment:
-    _, pod_list = openb.list_files(data, pod_list=workload, node_list="gpu_node")
-    typical = TypicalGpuPods.of(pod.shape for pod in openb.read_pods(pod_list))
-    counts = [
-        {
-            "cpu": shape.cpu_milli,
-            "gpus": shape.gpus,
-            "gpuMilli": shape.gpu_milli or 1000,
-            "models": list(shape.models),
-            "count": count,
-        }
-        for shape, count in typical.counts
-    ]
-    arguments: dict[str, dict[str, Any]] = {"FragmentationGradientDescent": {"typicalPods": counts}}
-    content = {
-        "traces": [
-            {
-                "name": workload,
-                "trace": f"openb={data.resolve()}",
-                "podList": workload,
-                "order": "shuffled",
-                "nodeOrder": "shuffled",
-                "load": {"resource": GPU_MILLI, "share": _LOAD},
-            }
-        ],
-        "policies": [
-            {"name": policy, "config": _configuration(policy, arguments.get(policy, {}))} for policy in POLICIES
-        ],
-        "seeds": list(seeds),
-        "simulation": {"ties": "name", "departures": False},
-        "metrics": [_METRIC],
-    }
-    return Experiment.of(content, folder=Path(), subject=f"paper fgd, {workload}")
-
-
-def _configuration(policy: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The filters that matter for the trace, and one score plugin."""
-    everything = [{"name": "*"}]
-    names = ("PrioritySort", "NodeAffinity", "NodeResourcesFit", policy, "DefaultBinder")
-    plugins: dict[str, Any] = {
-        "multiPoint": {"disabled": everything, "enabled": [{"name": name} for name in names]},
-        "preScore": {"disabled": everything},
-        "score": {"disabled": everything, "enabled": [{"name": policy}]},
-    }
-    profile: dict[str, Any] = {"schedulerName": "default-scheduler", "plugins": plugins}
-    if arguments:
-        profile["pluginConfig"] = [{"name": policy, "args": arguments}]
-    return {"apiVersion": config.API_VERSION, "kind": config.KIND, "profiles": [profile]}
+    unrecorded = {"indexAnnotation": ""}  # so the simulations need no event loop
+    typical = openb_experiments.fragmentation_arguments(data, workload)
+    arguments = {"BestFit": unrecorded, FGD: typical | unrecorded}
+    policies = {name: openb_experiments.configuration(name, {name: 1}, arguments) for name in POLICIES}
+    subject = f"paper fgd, {workload}"
+    return openb_experiments.experiment(data, workload, seeds, policies, load=_LOAD, subject=subject)

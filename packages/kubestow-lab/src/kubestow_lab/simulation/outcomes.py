@@ -9,7 +9,7 @@ from enum import StrEnum
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.scheduling.decision.result import Decision
-from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.observer import Disruption, Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow_lab.simulation.arrivals import Arrival
 
@@ -196,7 +196,9 @@ class OutcomeRecorder(Observer):
         self.counts.pending -= 1
         self._on_change()
 
-    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+    def preemption_started(
+        self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
+    ) -> None:
         self.counts.preemptions += 1
         preemptor = preemptors[0]
         self.preemptions.append(

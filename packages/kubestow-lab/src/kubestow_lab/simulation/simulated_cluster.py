@@ -20,6 +20,7 @@ from kubestow.api.core import Pod
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.engine.cluster_api.replacements import (
     belongs_to,
@@ -31,7 +32,6 @@ from kubestow.engine.cluster_api.replacements import (
 )
 from kubestow.engine.cluster_api.volume_controller import VolumeController
 from kubestow.errors import APIError
-from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import Clock, ObjectReference
 from kubestow_lab.simulation.arrivals import Arrival
 from kubestow_lab.simulation.node_metrics import NODE_METRICS_PATH, Measurements, node_metrics
@@ -70,6 +70,19 @@ class ArrivalListener(Protocol):
         """A pod was evicted for one of higher priority."""
 
 
+class PodWatch(Protocol):
+    """What follows changes of pods without a watch, as :class:`kubestow.scheduling.events.handlers.EventHandlers`."""
+
+    def pod_added(self, pod: Pod) -> None:
+        """A pod has been created."""
+
+    def pod_bound(self, info: PodInfo) -> None:
+        """A pending pod is on a node now."""
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """A pod has been deleted, or has ended."""
+
+
 class SimulatedCluster(MemoryAPI):
     """An API server in memory with controllers; pods end by the ``timers``."""
 
@@ -94,12 +107,31 @@ class SimulatedCluster(MemoryAPI):
         self._ends: list[tuple[float, int, ObjectReference]] = []
         self._end_numbers = itertools.count()
         self._next_end: DepartureTimer | None = None
+        #: What is called when pods come, are bound and end, instead of the subscribers; None if nothing is.
+        self._watch: PodWatch | None = None
+        #: The state of a pod, by uid, that it knows.
+        self._known: Callable[[str], PodInfo | None] = lambda uid: None
+
+    def report_pods_to(self, watch: PodWatch, known: Callable[[str], PodInfo | None]) -> None:
+        """From now on, report pods that arrive, are bound and end by calls instead of watch events.
+
+        This takes less time. There must be one subscriber, which ``watch`` belongs to; ``known`` returns the state of a
+        pod, by uid, that was reported last.
+        """
+        self._watch, self._known = watch, known
 
     def arrive(self, arrival: Arrival) -> None:
         """Create a pod."""
-        self._arrivals[arrival.pod.metadata.uid] = arrival
+        pod = arrival.pod
+        metadata = pod.metadata
+        key = (metadata.namespace, metadata.name)
+        self._arrivals[metadata.uid] = arrival
         self._listener.pod_arrived(arrival)
-        self.put(arrival.pod)
+        if self._watch is None or key in self._pods or self._known(metadata.uid) is not None:
+            self.put(pod)
+            return
+        pod = self._pods[key] = Pod(metadata=self._new_version(pod), spec=pod.spec, status=pod.status)
+        self._watch.pod_added(pod)
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         """Bind and start a pod. Raises APIError if it does not exist, has another UID, or is already bound."""
@@ -110,7 +142,15 @@ class SimulatedCluster(MemoryAPI):
             current.status, phase="Running", start_time=self._clock.now(), nominated_node_name=""
         )
         spec = msgspec.structs.replace(current.spec, node_name=node_name)
-        self.put(msgspec.structs.replace(current, spec=spec, status=status))
+        before = None if self._watch is None else self._known(pod.uid)
+        if self._watch is None or before is None or before.requests is not before.shape.requests:
+            self.put(Pod(metadata=current.metadata, spec=spec, status=status))
+        else:
+            bound = self._pods[pod.namespace, pod.name] = Pod(self._new_version(current), spec, status)
+            if before.spec is not current.spec:
+                shared = msgspec.structs.replace(before.spec, node_name=node_name)
+                bound = Pod(bound.metadata, shared, status)
+            self._watch.pod_bound(PodInfo(bound, before.shape, before.requests, before.nonzero_requests))
         arrival = self._arrivals.get(pod.uid)
         if self._departures and arrival is not None and arrival.duration is not None:
             ends = self._timers.time() + arrival.duration
@@ -119,7 +159,7 @@ class SimulatedCluster(MemoryAPI):
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         """Evict a pod, and create its replacement."""
-        evicted = self._objects[PODS].get((pod.namespace, pod.name))
+        evicted = self._pods.get((pod.namespace, pod.name))
         await super().delete_pod(pod)
         if evicted is None or evicted.metadata.uid != pod.uid:
             return
@@ -129,7 +169,7 @@ class SimulatedCluster(MemoryAPI):
         if controller is None:
             self._release_claims(evicted)
             return
-        created = replacement(evicted, controller, self._objects[PODS], timestamp(self._clock.now()))
+        created = replacement(evicted, controller, self._pods, timestamp(self._clock.now()))
         created, claims = with_own_claims(created, evicted, self._find)
         self._release_claims(evicted)
         for claim in claims:
@@ -139,7 +179,7 @@ class SimulatedCluster(MemoryAPI):
 
     def withdraw(self, pod: Pod) -> None:
         """Delete a pod that is not to run any more; nothing replaces it."""
-        current = self._objects[PODS].get((pod.metadata.namespace, pod.metadata.name))
+        current = self._pods.get((pod.metadata.namespace, pod.metadata.name))
         if current is not None and current.metadata.uid == pod.metadata.uid:
             self._arrivals.pop(pod.metadata.uid, None)
             self.remove(current)
@@ -148,11 +188,15 @@ class SimulatedCluster(MemoryAPI):
 
     def complete(self, pod: Pod) -> None:
         """End a pod now."""
-        current = self._objects[PODS].get((pod.metadata.namespace, pod.metadata.name))
+        current = self._pods.get((pod.metadata.namespace, pod.metadata.name))
         if current is not None and current.metadata.uid == pod.metadata.uid:
             self._arrivals.pop(pod.metadata.uid, None)
             self._listener.pod_ended(current)
-            self.remove(current)
+            if self._watch is None:
+                self.remove(current)
+            else:
+                del self._pods[pod.metadata.namespace, pod.metadata.name]
+                self._watch.pod_deleted(pod.metadata.namespace, pod.metadata.name)
             self._release_claims(current)
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
@@ -187,7 +231,7 @@ class SimulatedCluster(MemoryAPI):
         now = max(time, self._timers.time())  # a timer may be early by a rounding error
         while self._ends and self._ends[0][0] <= now:
             _, _, pod = heapq.heappop(self._ends)
-            current = self._objects[PODS].get((pod.namespace, pod.name))
+            current = self._pods.get((pod.namespace, pod.name))
             if current is not None and current.metadata.uid == pod.uid:
                 self.complete(current)
         self._await_next_end()

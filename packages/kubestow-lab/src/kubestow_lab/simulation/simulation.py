@@ -8,6 +8,7 @@ it but the time that an attempt takes. A run depends on its input and its seed a
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from random import Random
 from typing import Any
 
@@ -26,10 +28,11 @@ from kubestow.engine.cluster_api.volume_controller import in_load_order
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
 from kubestow.engine.job_queues import JobQueues
 from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating, extenders_text
-from kubestow.engine.turns import LONGEST_ATTEMPT, SchedulerInTurns, Turns, TurnTimer
+from kubestow.engine.turns import SchedulerInTurns, Turns, TurnTimer
 from kubestow.errors import InputError, Unreachable
-from kubestow.framework.interface import Plugin
+from kubestow.framework.interface import Plugin, ReportingPlugin
 from kubestow.framework.profile import Registry
+from kubestow.log_fields import fields
 from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.reports.model import counted
 from kubestow.rules.requests import requests_by_spec
@@ -38,6 +41,7 @@ from kubestow.scheduling.environment import ASYNCIO, Concurrency, Environment
 from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
+from kubestow_lab.simulation.drivers import needs_event_loop
 from kubestow_lab.simulation.job_controller import JobController
 from kubestow_lab.simulation.node_metrics import Measurements
 from kubestow_lab.simulation.outcomes import OutcomeRecorder, OutcomeState
@@ -45,6 +49,8 @@ from kubestow_lab.simulation.plugin_failures import collect_failures, hold_back_
 from kubestow_lab.simulation.simulated_cluster import ArrivalListener, SimulatedCluster
 from kubestow_lab.simulation.simulation_result import Busiest, NodeState, SimulationResult
 from kubestow_lab.simulation.timeline import RequestedAmounts, Timeline, TypicalPods
+
+_log = logging.getLogger(__name__)
 
 #: How long the scheduler may be busy after the last arrival or departure without binding a pod, in virtual seconds.
 _MAX_IDLE = 900.0
@@ -138,7 +144,14 @@ class Simulation:
         """
 
         def run() -> SimulationResult:
-            reason = _needs_event_loop(self)
+            options = self.options
+            reason = needs_event_loop(
+                self.cluster,
+                self.arrivals,
+                driver=options.driver,
+                recorder=self.recorder,
+                attempt_seconds=options.attempt_seconds,
+            )
             with gc_tuning.paused():
                 if not reason:
                     with hold_back_records() as records:
@@ -148,6 +161,7 @@ class Simulation:
                     if done is not None and not reason:
                         records.emit_all()
                         return done
+                _log.info("the whole scheduler runs the simulation: %s", reason, extra=fields(reason=reason))
                 with collect_failures() as collected:
                     result = virtual_time.run(_run_on_event_loop(self, progress))
             run = {**result.run, "driver": "scheduler", "driverReason": reason}
@@ -171,17 +185,6 @@ def _event_loop_runs() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _needs_event_loop(simulation: Simulation) -> str:
-    """Why a simulation has to run on an event loop, as far as that is known before it runs; "" if it need not."""
-    if simulation.options.driver != "auto":
-        return "asked for"
-    if simulation.recorder is not OutcomeRecorder:
-        return "the recorder may observe more than turns report"
-    if simulation.options.attempt_seconds > LONGEST_ATTEMPT:
-        return f"an attempt takes more than {LONGEST_ATTEMPT:g} s"
-    return ""
 
 
 class _Run:
@@ -234,7 +237,15 @@ class _Run:
         self._scheduler = scheduler = scheduler_kind(
             given.configuration,
             registry=given.registry(),
-            environment=Environment(api, clock, self._random, recorder, ties, concurrency=concurrency),
+            environment=Environment(
+                api,
+                clock,
+                self._random,
+                recorder,
+                ties,
+                stopwatch=repeat(0.0).__next__,  # calls take no virtual time
+                concurrency=concurrency,
+            ),
             gates=given.gates,
             pod_group_apis=find_pod_group_apis(),
             pod_max_in_unschedulable_pods=options.unschedulable_timeout,
@@ -327,6 +338,8 @@ class _Run:
     def _is_idle(self) -> bool:
         """Whether nothing happens unless a pod arrives or leaves."""
         scheduler = self._scheduler
+        if scheduler.queue.places.has_ready:  # so there is no need to count thousands of pods
+            return False
         counts = scheduler.queue.counts()
         if counts[Place.GATED] and self._time.time() - self._last_change <= scheduler.longest_pause:
             return False  # periodic work of a plugin may admit them
@@ -365,6 +378,12 @@ class _Run:
             busiest=self._busiest(),
             refused=(*self._simulation.arrivals.refused, *(() if self._jobs is None else self._jobs.refused())),
             jobs=() if self._jobs is None else tuple(self._jobs.outcomes),
+            plugin_reports={
+                plugin.name: plugin.report()
+                for profile in self._scheduler.profiles.values()
+                for plugin in profile.plugins
+                if isinstance(plugin, ReportingPlugin)
+            },
         )
 
     def _why_untried(self, uid: str) -> str:
@@ -410,8 +429,14 @@ class _Run:
         yield from self._simulation.arrivals.remarks
         if self._jobs is not None:
             yield from self._queues.remarks
+        measured = self._options.measurements
         for url in self._unasked:
-            yield f"{url} was not asked for measurements; a file can stand in for a load-watcher (--measurements)"
+            stand_in = "a file can stand in for a load-watcher (--measurements)"
+            if measured is not None:
+                stand_in = (
+                    f"{measured.subject} does not stand in for it, that would be the response to GET {url}/watcher"
+                )
+            yield f"{url} was not asked for measurements; {stand_in}"
         if not settled:
             yield f"the scheduler was still busy {_MAX_IDLE:.0f} s after the last pod came or went"
         unreplaced = [o for o in self._recorder.outcomes.values() if o.state is OutcomeState.PREEMPTED and not o.owner]
@@ -475,6 +500,7 @@ class RunInTurns(_Run):
         self._in_turns = self._scheduler
         with self._standing_in():
             self._in_turns.begin(self._api.begin_watch)
+        self._api.report_pods_to(self._scheduler.handlers, self._scheduler.pods.get)
         self.turns.call_soon(self._take_step)
 
     @contextmanager
@@ -491,10 +517,10 @@ class RunInTurns(_Run):
         try:
             with self._standing_in():
                 while self._result is None and not turns.refusal:
-                    turns.turn()
+                    self._turn()
                 # What is in progress ends, as when a scheduler is shut down.
                 while self._in_turns.work_in_progress and not turns.refusal:
-                    turns.turn()
+                    self._turn()
         finally:
             turns.close()
         return self._result
@@ -503,9 +529,16 @@ class RunInTurns(_Run):
         """Run until a time, in seconds; everything that is due then has happened. How far the simulation is."""
         with self._standing_in():
             while self._result is None and not self.turns.refusal and self.turns.next_call() <= time:
-                self.turns.turn()
+                self._turn()
         total = len(self._pending) + len(self._simulation.arrivals.pods)
         return SimulationProgress(min(self._recorder.counts.attempted, total), total, self.turns.time())
+
+    def _turn(self) -> None:
+        """Make a turn. A failure is left to the scheduler, whose handling of failures needs an event loop."""
+        try:
+            self.turns.turn()
+        except Exception as error:
+            self.turns.refuse(f"{type(error).__name__}: {error}")
 
     def arrive(self, arrivals: Sequence[Arrival]) -> None:
         """Have more pods arrive, at their times or now if these have passed."""

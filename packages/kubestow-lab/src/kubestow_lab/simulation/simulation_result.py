@@ -10,6 +10,7 @@ import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from kubestow.api.core import Pod
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.engine.explanation.plain_words import larger_than_any_node, plain_words
 from kubestow.errors import InputError
-from kubestow.reports.model import Block, Paragraph, Table, amount_text, counted
+from kubestow.reports.model import Block, Paragraph, PluginReport, Table, amount_text, counted
 from kubestow.reports.text import Displayed
 from kubestow.rules.requests import requests_by_spec
 from kubestow_lab.simulation.arrivals import RefusedPods
@@ -67,8 +68,8 @@ class SimulationResult(Displayed):
     attempts and preemptions, ``preemptions`` are in order. ``api`` holds the objects of the cluster at the end.
     ``busiest`` is about the sample with most pods, None if the cluster has as many at the end. ``gap`` is that to the
     optimum, if it was searched for. With ``plugin_failures``, it is not the result that the plugins were meant to give.
-    ``refused`` are pods that never arrived, because the API server would not create them. ``jobs`` are those that
-    waited in queues.
+    ``refused`` are pods that never arrived, because the API server would not create them. ``plugin_reports`` are by the
+    name of the plugin. ``jobs`` are those that waited in queues.
     """
 
     outcomes: tuple[PodOutcome, ...]
@@ -83,6 +84,7 @@ class SimulationResult(Displayed):
     gap: Gap | None = None
     plugin_failures: tuple[PluginFailure, ...] = ()
     refused: tuple[RefusedPods, ...] = ()
+    plugin_reports: Mapping[str, PluginReport] = field(default_factory=dict)
     jobs: tuple[JobOutcome, ...] = ()
 
     # -- figures -----------------------------------------------------------------------------------------------------
@@ -142,12 +144,13 @@ class SimulationResult(Displayed):
     def as_json(self) -> dict[str, Any]:
         """The whole result as data for JSON; the same input and seed give the same document."""
         last = self.timeline[-1]
+        states, origins = (Counter(map(attrgetter(name), self.outcomes)) for name in ("state", "origin"))
         document = {
             "kind": "SimulationResult",
             "run": dict(self.run),
             "summary": {
-                "pods": {state.value.lower(): self.count(state) for state in OutcomeState},
-                "origins": {origin.value.lower(): self.states(origin).total() for origin in Origin},
+                "pods": {state.value.lower(): states[state] for state in OutcomeState},
+                "origins": {origin.value.lower(): origins[origin] for origin in Origin},
                 "refused": self.refused_count,
                 "nodes": len(self.nodes),
                 "nodesUsed": last.nodes_used,
@@ -172,12 +175,14 @@ class SimulationResult(Displayed):
             "nodes": [_node_row(state) for state in self.nodes],
             "timeline": [_sample_row(sample, self.resources) for sample in self.timeline],
         }
+        if self.plugin_reports:
+            document["plugins"] = {name: dict(report.data) for name, report in self.plugin_reports.items()}
         if self.jobs:
             document["jobs"] = [_job_row(job) for job in self.jobs]
         return document if self.gap is None else document | {"optimal": self.gap.as_json()}
 
     def blocks(self) -> Iterator[Block]:
-        """The summary, the resources, who landed where, who is pending, and the gap to the optimum."""
+        """The summary, the resources, who landed where, who is pending, what plugins report, the gap to the optimum."""
         yield Paragraph(self._headline())
         yield self._resource_table()
         if self.jobs:
@@ -191,6 +196,8 @@ class SimulationResult(Displayed):
             yield table
         if groups := self.pending_groups():
             yield self._pending(groups)
+        for report in self.plugin_reports.values():
+            yield from report.sections[0].blocks
         if self.gap is not None:
             yield from self.gap.blocks()
 
@@ -299,9 +306,20 @@ def _columns(rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> Co
 
 
 def _pod_row(outcome: PodOutcome) -> dict[str, Any]:
-    row = {name: getattr(outcome, name) for name in _POD_COLUMNS}
-    times = {name: _rounded(row[name]) for name in ("arrived", "bound", "ended")}
-    return row | {"state": outcome.state.value, "origin": outcome.origin.value} | times
+    return {
+        "namespace": outcome.namespace,
+        "name": outcome.name,
+        "owner": outcome.owner,
+        "priority": outcome.priority,
+        "origin": outcome.origin.value,
+        "state": outcome.state.value,
+        "node": outcome.node,
+        "arrived": _rounded(outcome.arrived),
+        "bound": _rounded(outcome.bound),
+        "ended": _rounded(outcome.ended),
+        "attempts": outcome.attempts,
+        "message": outcome.message,
+    }
 
 
 def _job_row(job: JobOutcome) -> dict[str, Any]:

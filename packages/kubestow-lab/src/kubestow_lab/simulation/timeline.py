@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.formats.int64 import exact_sum
+from kubestow.api.formats.int64 import ORDINARY, exact_sum
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.nodes.views import Nodes
 
@@ -45,20 +45,25 @@ class TypicalPods:
 
     def fragmentation(self, nodes: Nodes, resources: Sequence[str]) -> NDArray[np.float64]:
         """The fragmentation of each resource, from 0 to 1; 0 if nothing of it is free or no pod requests it."""
-        free = {name: np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in resources}
+        free = np.array([np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in resources])
+        free = free.reshape(len(resources), len(nodes))
         has_slot = nodes.pod_count < nodes.allowed_pods
-        unusable, weights = Counter[str](), Counter[str]()
-        totals = {name: exact_sum(amounts) for name, amounts in free.items()}
-        for shape, share in self._shapes:
-            fits = has_slot.copy()
+        fits = np.repeat(has_slot[np.newaxis], len(self._shapes), axis=0)
+        for of_shape, (shape, _) in zip(fits, self._shapes, strict=True):
             for name, amount in shape.items():
-                if name in free:
-                    fits &= free[name] >= amount
+                if name in resources:
+                    of_shape &= free[resources.index(name)] >= amount
                 else:
-                    fits[:] = False
+                    of_shape[:] = False
+        unusable, weights = Counter[str](), Counter[str]()
+        totals = {name: exact_sum(amounts) for name, amounts in zip(resources, free, strict=True)}
+        # Sums of floats are exact up to 2**53, and a product of matrices of them takes a tenth of the time.
+        kind = np.float64 if max(totals.values(), default=0) <= ORDINARY else np.int64
+        unusable_free = ((~fits).astype(kind) @ free.T.astype(kind)).tolist()
+        for amounts, (shape, share) in zip(unusable_free, self._shapes, strict=True):
             for name in shape:
                 if totals.get(name):
-                    unusable[name] += share * float(free[name][~fits].sum()) / totals[name]  # type: ignore[assignment]
+                    unusable[name] += share * float(amounts[resources.index(name)]) / totals[name]  # type: ignore[assignment]
                     weights[name] += share  # type: ignore[assignment]
         return np.array([unusable[name] / weights[name] if weights[name] else 0.0 for name in resources])
 

@@ -10,7 +10,7 @@ import pytest
 
 from core_tests.engine.input.manifests import arrivals, cluster, node, pod
 from kubestow.errors import InputError
-from kubestow_lab.metrics.energy_and_cost import NodePower, NodePowers, NodePrices, NodeUsage
+from kubestow_lab.metrics.energy_and_cost import CarbonIntensities, NodePower, NodePowers, NodePrices, NodeUsage
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from lab_tests.metrics.test_run_metrics import Object, job
 
@@ -37,6 +37,16 @@ def test_energy_of_one_pod_on_one_node(tmp_path: Path) -> None:
     assert values["totalCost"] == pytest.approx(1.0, rel=1e-3)
     assert values["cost"] == 0
     assert values["finishTimeFairness"] == pytest.approx(1.0, rel=1e-3)
+
+
+def test_emissions_are_power_times_intensity(tmp_path: Path) -> None:
+    found = usage(tmp_path, job("a", seconds=3600, cpu="1"), nodes=2)  # a runs the pod, b sleeps
+    values = found.metrics(powers=POWERS, intensities=CarbonIntensities({"x": 400.0, "y": 900.0}, KIND))
+    assert values["emissions"] == pytest.approx(0.150 * 0.4, rel=1e-3)
+    assert values["emissionRate"] == pytest.approx(0.1 * 0.4)
+    assert "emissions" not in found.metrics(intensities=CarbonIntensities({"x": 400.0}, KIND))
+    with pytest.raises(InputError, match=r"carbon.values: no carbon intensity for node b, which has the label kind=y"):
+        found.metrics(powers=POWERS, intensities=CarbonIntensities({"x": 400.0}, KIND))
 
 
 def test_a_node_that_sleeps_has_no_power_without_pods(tmp_path: Path) -> None:

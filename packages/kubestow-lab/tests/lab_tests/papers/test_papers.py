@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from core_tests.engine.input.manifests import cluster, node, pod
+from kubestow.api.core import Node, Pod
+from kubestow.api.meta import convert
 from kubestow.errors import InputError
 from kubestow_lab.cli.paper import paper as command
 from kubestow_lab.experiments.experiment_file import with_shuffled_nodes
 from kubestow_lab.metrics.intervals import Estimate
+from kubestow_lab.papers import cp_sat, power_fgd
 from kubestow_lab.papers.paper import PAPERS, PaperTable, Row, find_paper, reproduce
+from kubestow_lab.workloads import gpu
 
-FGD = PAPERS["fgd"]
+FGD, POWER = PAPERS["fgd"], PAPERS["power-fgd"]
 
 
 @pytest.fixture
@@ -26,7 +31,8 @@ def trace(tmp_path: Path) -> Path:
     )
     pods = [f"p{i},{1000 * (1 + i % 3)},1024,1,{(500, 700, 1000)[i % 3]},,,," for i in range(9)]
     header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time,deletion_time"
-    (tmp_path / "openb_pod_list_cpu250.csv").write_text("\n".join((header, *pods)) + "\n")
+    for name in ("cpu250", "default"):
+        (tmp_path / f"openb_pod_list_{name}.csv").write_text("\n".join((header, *pods)) + "\n")
     return tmp_path
 
 
@@ -52,6 +58,68 @@ def test_published_numbers_are_those_of_all_workloads() -> None:
     numbers = FGD.published()
     assert len(numbers) == 2 * len(FGD.workloads) == 34
     assert numbers["default", "FragmentationGradientDescent"] == 95.391
+
+
+def test_power_is_compared_with_that_under_fgd(trace: Path) -> None:
+    progress: list[tuple[int, int]] = []
+    table = reproduce(POWER, trace, trace / "out", seeds=[1], processes=1, progress=lambda *done: progress.append(done))
+    assert progress[-1] == (6, 6)
+    assert {(row.workload, row.policy) for row in table.rows} == POWER.published().keys()
+    assert len(POWER.published()) == len(power_fgd.ARRIVED) * (len(power_fgd.POLICIES) - 1)
+    # Pods that go to the T4s first save power until these are full.
+    [saved] = [row for row in table.rows if (row.workload, row.policy) == ("default, 40% arrived", "PWR")]
+    assert saved.measured.mean >= 0
+    again = reproduce(POWER, trace, trace / "out", seeds=[1], processes=1)
+    assert [row.measured.mean for row in again.rows] == [row.measured.mean for row in table.rows]
+    nodes = trace / "openb_node_list_gpu_node.csv"
+    nodes.write_text(nodes.read_text() + "c,64000,65536,2,P100\n")
+    other = reproduce(POWER, trace, trace / "out", seeds=[1], processes=1)  # other files, other results
+    assert [row.measured.mean for row in other.rows] != [row.measured.mean for row in table.rows]
+
+
+def test_power_counts_packages_and_gpus_in_use() -> None:
+    node = convert(Node, gpu.node("a", gpu.NodeShape(96_000, 1024, 4, "T4")))
+    arriving = [convert(Pod, gpu.pod(f"p{i}", gpu.PodShape(17_000, 0, 1, 500, "BE"))) for i in range(8)]
+    placed = {}
+    for number, devices in ((0, "0"), (1, "0"), (3, "2")):
+        pod = arriving[number]
+        metadata = msgspec.structs.replace(pod.metadata, annotations={"kubestow.dev/gpu-index": devices})
+        there = msgspec.structs.replace(pod, metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name="a"))
+        placed[pod.metadata.name] = there
+    empty = 3 * 15 + 4 * 10  # 96 threads are three packages of 16 cores
+    # 20 % of four GPUs have been requested by the first two pods, 40 % by four; the others are pending.
+    assert power_fgd.power_while_arriving([node], arriving, placed) == [
+        empty + 2 * 105 + 60,  # 34 threads are 17 cores
+        empty + 2 * 105 + 2 * 60,  # 51 threads are 26 cores
+        empty + 2 * 105 + 2 * 60,
+        empty + 2 * 105 + 2 * 60,
+    ]
+
+
+@pytest.fixture
+def few_scenarios(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ortools")
+    for name, values in (("NODES", (2,)), ("PODS_PER_NODE", (4,)), ("PRIORITIES", (2,)), ("USAGES", (0.95, 3.0))):
+        monkeypatch.setattr(cp_sat, name, values)
+
+
+@pytest.mark.usefixtures("few_scenarios")
+def test_cp_sat_is_asked_where_pods_are_pending(tmp_path: Path) -> None:
+    paper = PAPERS["cp-sat"]
+    table = reproduce(paper, Path("absent"), tmp_path, seeds=[1, 2], processes=1)
+    assert table.is_within  # there is nothing to compare with
+    assert [row["withinTolerance"] for row in table.as_json()["rows"]] == [True, True]
+    better, optimal = (row.measured.mean for row in table.rows)
+    assert 0 < better + optimal <= 100
+    assert reproduce(paper, Path("absent"), tmp_path, seeds=[1, 2], processes=1).rows == table.rows
+
+
+@pytest.mark.usefixtures("few_scenarios")
+def test_a_placement_is_better_only_by_priority() -> None:
+    """A pod of low priority instead of another one, for a lower cost, is no better placement."""
+    found = {cp_sat.verdict_of(each, 0.5) for seed in range(3) for each in cp_sat.scenarios(seed)}
+    assert {cp_sat.BETTER, cp_sat.OPTIMAL} <= found
+    assert cp_sat.verdict_of(cp_sat.Scenario(2, 2, 1, 0.4, 0), 0.5) == ""
 
 
 def test_shuffled_nodes_keep_their_pods(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from benchmarks.random_workloads import RandomWorkload, assert_same
 
 from kubestow.errors import KubestowError
 from kubestow.testing import builders
@@ -15,7 +16,6 @@ from kubestow_lab.simulation.forked_simulation import NotForkable
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.simulation.simulation_result import SimulationResult
-from lab_tests.simulation.test_turns import RandomWorkload, assert_same
 
 
 def count_placed(result: SimulationResult) -> int:

@@ -66,6 +66,13 @@ def test_a_list_of_node_metrics_stands_in_for_what_pods_request(tmp_path: Path) 
     assert run(tmp_path, {}, Measurements.load(path)).pods_per_node() == Counter({"calm": 4})
 
 
+def test_a_list_of_node_metrics_does_not_stand_in_for_a_load_watcher(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.json"
+    path.write_text(json.dumps({"kind": "NodeMetricsList", "items": []}))
+    (remark,) = run(tmp_path, {"watcherAddress": "http://load-watcher:2020"}, Measurements.load(path)).remarks
+    assert f"{path} does not stand in for it" in remark
+
+
 def test_another_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text("{}")

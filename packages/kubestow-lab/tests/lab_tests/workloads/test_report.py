@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.oracle.manifests import Manifest, node, pod, requesting, requiring
-
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow_lab.workloads import report
 from kubestow_lab.workloads.gpu import GPU, GPU_MILLI, GPU_MODEL
 from kubestow_lab.workloads.report import PendingGroup
+from lab_tests.oracle.manifests import Manifest, node, pod, requesting, requiring
 
 
 def _summary(nodes: list[Manifest], *pods: Manifest) -> report.Summary:

@@ -12,10 +12,10 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracle.feasibility import check_feasibility
 
 from kubestow.api.core import Node
 from kubestow.api.meta import convert
+from kubestow_lab.oracle.feasibility import check_feasibility
 from kubestow_lab.workloads import report, synthetic
 from kubestow_lab.workloads.gpu import GPU, GPU_MILLI, GPU_MODEL
 from kubestow_lab.workloads.workload import Object, Workload

@@ -277,6 +277,7 @@ class PodSpec(APIObject, frozen=True):
     scheduling_group: PodSchedulingGroup | None = None
     workload_ref: WorkloadReference | None = None
     security_context: SecurityContext | None = None
+    active_deadline_seconds: int | None = None
 
 
 class PodCondition(APIObject, frozen=True):

@@ -71,10 +71,14 @@ class CounterSet(APIObject, frozen=True):
 
 
 class DeviceCounterConsumption(APIObject, frozen=True):
-    """The counters that an allocated device consumes from a counter set."""
+    """The counters that an allocated device consumes from a counter set.
+
+    ``compatibility_groups`` are in v1.37: the device can be allocated beside others that declare one of them.
+    """
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
+    compatibility_groups: list[str] = []
 
 
 class DeviceTaint(Taint, frozen=True):

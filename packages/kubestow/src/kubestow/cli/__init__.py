@@ -63,6 +63,7 @@ COMMANDS: dict[str, _Command] = {
     "explain": _Command("explain", "Explain why a pod is on its node or on none, and what would help."),
     "trace": _Command(None, "List the calls of one pod at every extension point.", _LAB),
     "why": _Command("why", "Say why a pod is pending, or all pending pods by cause, and what would help."),
+    "when": _Command(None, "Say when a job will start, why not yet, and what would make it start now.", _LAB),
     "mcp": _Command(None, "Answer an assistant's questions about a cluster by the Model Context Protocol.", _LAB),
     "shadow": _Command("shadow", "Compare the decisions of the scheduler that runs with those made here."),
     "snapshot": _Command("live", "Save a live cluster for the offline commands."),
@@ -71,6 +72,7 @@ COMMANDS: dict[str, _Command] = {
     "genpod": _Command(None, "Print the largest pod that a namespace's limits allow.", _LAB),
     "bench": _Command(None, "Run benchmark workloads, and compare results.", _LAB),
     "completion": _Command("command_group", "Print the completion script of a shell."),
+    "vopr": _Command(None, "Search for faults under which schedulers and plugins break, and shrink them.", _LAB),
     "verify": _Command(None, "Replay recorded decisions and compare the results.", _LAB),
 }
 

@@ -11,6 +11,7 @@ import click
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
 from kubestow.cli.output import OUTPUTS, OutputForms, emit, print_result, with_versions
 from kubestow.cli.pod_names import PodName, pod_argument
+from kubestow.cli.running_scheduler import configured_as_running
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def explain(
     if pod.is_group:
         if node or versus or any(form == "html" for form, _ in outputs):
             raise click.UsageError("--node, --versus and html are for pods, not for pod groups")
-        return _explain_group(str(pod), source, scheduler, outputs)
+        return _explain_group(str(pod), source, configured_as_running(scheduler, source), outputs)
+    scheduler = configured_as_running(scheduler, source)
     cluster = source.read(scheduler)
     options = scheduler.read(cluster)
     found = explained(cluster, str(pod), options, target=node, counterfactuals=counterfactuals)

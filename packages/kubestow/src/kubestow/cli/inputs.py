@@ -157,6 +157,11 @@ class SchedulerInput:
     feature_gates: str
     emulated_version: str = ""
 
+    @property
+    def configuration(self) -> Path | str | Mapping[str, Any] | None:
+        """The file of the configuration, or its plain data."""
+        return self.config
+
     def read(self, cluster: ClusterObjects | None = None) -> SchedulerOptions:
         """Import the plugins and parse the gates; the configuration stays a file. Raises InputError.
 
@@ -198,7 +203,7 @@ class SchedulerInput:
         from kubestow.plugins.registry import referenced_plugins
 
         gates = FeatureGates.parse(self.feature_gates, minor=minor)
-        return SchedulerOptions(self.config, referenced_plugins(self.plugins), gates, self.emulated_version)
+        return SchedulerOptions(self.configuration, referenced_plugins(self.plugins), gates, self.emulated_version)
 
     def minor(self, cluster: ClusterObjects | None) -> Minor:
         """The minor version to decide as; what has to be said of it is printed on standard error. Raises InputError."""

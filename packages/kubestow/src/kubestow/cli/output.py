@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,6 +147,9 @@ class ShowProgress(Protocol):
 @contextmanager
 def progress_bar(title: str, unit: str) -> Iterator[ShowProgress]:
     """A progress bar on standard error, if that is a terminal; ``unit`` is the plural of what is counted."""
+    if not sys.stderr.isatty():  # rich takes a while to import
+        yield lambda done, total=None: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, nullcontext
@@ -96,6 +95,7 @@ def shadow(
     here from the states that the scheduler may have seen. With its own configuration in --config there should be no
     differences; with another one, they are what that one would have decided otherwise.
     """
+    from kubestow.process import run
     from kubestow.shadow.report import ShadowMetrics, ShadowReport
 
     if record is not None and (connection.is_given or duration is not None or secure_port is not None):
@@ -117,7 +117,7 @@ def shadow(
                 _read(record, scheduler.emulated_version, build)
             else:
                 serving = None if secure_port is None else _serving_options(bind_address, secure_port)
-                asyncio.run(_watch(connection, scheduler.emulated_version, seconds, build, metrics, serving))
+                run(_watch(connection, scheduler.emulated_version, seconds, build, metrics, serving))
         except KubestowError as error:
             if not report.counts.by_label:
                 raise

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import click
 
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, read_live, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
 from kubestow.cli.pod_names import PodName, namespace_option, optional_pod_name_argument
-from kubestow.errors import APIError, InputError, InvalidSelector, KubestowError, Unreachable
+from kubestow.cli.running_scheduler import configured_as_running, read_report
+from kubestow.errors import APIError, InputError, InvalidSelector, KubestowError
 
 if TYPE_CHECKING:
     from kubestow.api.core import Pod
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from kubestow.client.rest.transport import Transport
     from kubestow.engine.input.cluster_objects import ClusterObjects
 
-_SCHEDULER_LABEL = "app.kubernetes.io/name=kubestow"
-_SECURE_PORT = 10259
-#: How many replicas of the scheduler are tried: only the leader knows the queue.
-_MOST_REPLICAS = 3
 #: The path of each workload controller's collection in the API, and the names that kubectl takes for its kind.
 _WORKLOADS = {
     "Job": ("/apis/batch/v1", "jobs", ("job", "jobs")),
@@ -37,7 +34,24 @@ _WORKLOADS = {
         ("replicationcontroller", "replicationcontrollers", "rc"),
     ),
 }
-_KINDS = {name: kind for kind, (_, _, names) in _WORKLOADS.items() for name in names}
+#: The same for jobs of other projects, whose pods are found by their labels.
+_JOBS = {
+    "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2", "jobsets", ("jobset", "jobsets")),
+    "LeaderWorkerSet": (
+        "/apis/leaderworkerset.x-k8s.io/v1",
+        "leaderworkersets",
+        ("leaderworkerset", "leaderworkersets", "lws"),
+    ),
+    "RayCluster": ("/apis/ray.io/v1", "rayclusters", ("raycluster", "rayclusters")),
+    "RayJob": ("/apis/ray.io/v1", "rayjobs", ("rayjob", "rayjobs")),
+    "TrainJob": ("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs", ("trainjob", "trainjobs")),
+    "Workload": ("/apis/kueue.x-k8s.io/v1beta1", "workloads", ("workload", "workloads", "wl")),
+}
+_KINDS = {
+    "podgroup": "PodGroup",
+    "podgroups": "PodGroup",
+    **{name: kind for kinds in (_WORKLOADS, _JOBS) for kind, (_, _, names) in kinds.items() for name in names},
+}
 _NOT_FOUND, _FORBIDDEN = 404, 403
 
 
@@ -67,10 +81,20 @@ class Workload:
         return f"{self.kind.lower()}/{self.name}"
 
     def owns(self, pod: Pod, controllers: Mapping[tuple[str, str, str], tuple[str, str]]) -> bool:
-        """Whether this controls a pod, itself or by way of its controllers, whose own ``controllers`` are given.
+        """Whether a pod is part of this: by its labels or pod group, or controlled by it.
 
-        They have kind and name, by the kind, namespace and name of the controlled object.
+        That may be by way of the pod's controllers, whose own ``controllers`` are given: kind and name, by the kind,
+        namespace and name of the controlled object.
         """
+        from kubestow.cluster.pods.pod_groups import KUBERNETES
+        from kubestow.plugins.registry import find_pod_group_apis
+        from kubestow.rules.jobs import names_job
+
+        if self.kind == "PodGroup":
+            apis = (KUBERNETES, *find_pod_group_apis())
+            return any(api.group_of(pod) == self.name for api in apis)
+        if names_job(pod, self.kind, self.name):
+            return True
         reference = pod.metadata.controller
         owner = None if reference is None else (reference.kind, reference.name)
         seen: set[tuple[str, str]] = set()  # an owner reference may be cyclic
@@ -114,6 +138,20 @@ class PodSelection:
             ):
                 yield pod
 
+    def resolved(self, state: Mapping[str, Any] | None) -> PodSelection:
+        """The pods of the job that a Workload of Kueue stands for, given its object; any other selection as it is.
+
+        Raises InputError for a Workload that does not exist, and for one without an owner.
+        """
+        if self.workload is None or self.workload.kind != "Workload":
+            return self
+        subject = f"{self.workload} in namespace {self.namespace}"
+        if state is None:
+            raise InputError(subject, "not found")
+        for owner in (state.get("metadata") or {}).get("ownerReferences") or ():
+            return replace(self, workload=Workload(str(owner.get("kind", "")), str(owner.get("name", ""))))
+        raise InputError(subject, "has no owner, expected the job that it stands for")
+
 
 @click.command()
 @optional_pod_name_argument
@@ -146,7 +184,8 @@ def why(
 
     Without POD, and with -A or -l: all pending pods by cause, with the changes that would help, the one that helps most
     pods first. POD can also be a controller such as job/NAME, deployment/NAME or rayjob.ray.io/NAME: its pending pods
-    by cause, its own state, and what it waits for in a queue of Kueue.
+    by cause, its own state, and what it waits for in a queue of Kueue. So can a job of another project (jobset, lws,
+    rayjob, trainjob/NAME), podgroup/NAME, and workload/NAME, which stands for the job that Kueue admits.
     """
     if name and (selector or all_namespaces):
         raise click.UsageError("a name excludes --selector and --all-namespaces")
@@ -204,39 +243,8 @@ async def _read_pod(
     from kubestow.cli.inputs import list_objects
 
     await transport.request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")  # 404 if unknown
-    report = await _scheduler_report(transport, namespace, name)
+    report = await read_report(transport, namespace, name)
     return await list_objects(transport, scheduler.custom_paths()) if report is None else report
-
-
-async def _scheduler_report(transport: Transport, namespace: str, name: str) -> dict[str, Any] | None:
-    """What the scheduler's /debug endpoint says about a pod, and the dashboard's search for changes as ``explanation``.
-
-    It is asked through the API server's proxy, or in a development cluster through the API server itself. None if it
-    does not answer.
-    """
-
-    from kubestow.api.json_text import UNDECODABLE, parse_json
-
-    async def read(path: str) -> dict[str, Any]:
-        try:
-            found = parse_json(await transport.request("GET", path))
-        except (APIError, Unreachable, *UNDECODABLE):
-            return {}  # not allowed, a standby, or another program
-        return found if isinstance(found, dict) else {}
-
-    query = urlencode({"labelSelector": _SCHEDULER_LABEL, "fieldSelector": "status.phase=Running"})
-    listed = await read(f"/api/v1/pods?{query}")
-    proxies = [
-        f"/api/v1/namespaces/{metadata['namespace']}/pods/https:{metadata['name']}:{_SECURE_PORT}/proxy"
-        for metadata in (pod["metadata"] for pod in listed.get("items", ())[:_MOST_REPLICAS])
-    ]
-    path = f"pods/{quote(namespace)}/{quote(name)}"
-    for root in (*proxies, ""):
-        report = await read(f"{root}/debug/{path}")
-        if isinstance(report.get("summary"), str):
-            explanation = await read(f"{root}/dashboard/{path}/counterfactuals")
-            return report | ({"explanation": explanation} if "counterfactuals" in explanation else {})
-    return None
 
 
 def _report_text(report: dict[str, Any]) -> str:
@@ -265,9 +273,10 @@ def _why_pods(
     from kubestow.reports.model import Paragraph, counted
     from kubestow.reports.text import View
 
-    cluster, state = _read_selected(selection, source, scheduler)
+    scheduler = configured_as_running(scheduler, source)
+    cluster, state = read_selected(selection, source, scheduler)
     options = scheduler.read(cluster)
-    pods = list(selection.select(cluster))
+    pods = list(selection.resolved(state).select(cluster))
     found = pending_by_cause(cluster, pods, options)
     for remark in found.remarks:
         click.echo(f"remark: {remark}", err=True)
@@ -310,7 +319,7 @@ def _why_queued(workload: Workload, namespace: str, cluster: ClusterObjects, con
     return []
 
 
-def _read_selected(
+def read_selected(
     selection: PodSelection, source: ClusterInput, scheduler: SchedulerInput
 ) -> tuple[ClusterObjects, dict[str, Any] | None]:
     """The cluster, and the object of the selected workload if it is a live one that has built-in workloads.
@@ -320,7 +329,8 @@ def _read_selected(
     from kubestow.cli.inputs import list_objects
 
     if source.clusters:
-        return source.read(scheduler), None
+        cluster = source.read(scheduler)
+        return cluster, _find_workload(cluster, selection)
 
     async def read(transport: Transport) -> tuple[LiveObjects, dict[str, Any] | None]:
         workload = await _read_workload(transport, selection)
@@ -331,6 +341,20 @@ def _read_selected(
 
     objects, workload = read_live(source, read)
     return objects.cluster(str(source)), workload
+
+
+def _find_workload(cluster: ClusterObjects, selection: PodSelection) -> dict[str, Any] | None:
+    """The object of the selected job of another project, if the cluster has it."""
+    workload = selection.workload
+    if workload is None or workload.kind not in _JOBS:
+        return None
+    group = _JOBS[workload.kind][0].split("/")[2]
+    for source in cluster.custom_resources:
+        if source.kind == workload.kind and source.api_version.startswith(f"{group}/"):
+            metadata = source.manifest.get("metadata") or {}
+            if (metadata.get("namespace"), metadata.get("name")) == (selection.namespace, workload.name):
+                return source.manifest
+    return None
 
 
 async def _add_queues(transport: Transport, workload: Workload, objects: LiveObjects) -> None:
@@ -350,9 +374,9 @@ async def _read_workload(transport: Transport, selection: PodSelection) -> dict[
     from kubestow.api.json_text import UNDECODABLE, parse_json
 
     workload = selection.workload
-    if workload is None or workload.kind not in _WORKLOADS:
+    if workload is None or workload.kind not in (known := {**_WORKLOADS, **_JOBS}):
         return None
-    root, plural, _ = _WORKLOADS[workload.kind]
+    root, plural, _ = known[workload.kind]
     path = f"{root}/namespaces/{quote(selection.namespace)}/{plural}/{quote(workload.name)}"
     try:
         found = parse_json(await transport.request("GET", path))
@@ -360,6 +384,8 @@ async def _read_workload(transport: Transport, selection: PodSelection) -> dict[
         if error.code == _FORBIDDEN:
             click.echo(f"remark: the state of {workload} is not shown: {error}", err=True)
             return None
+        if error.code == _NOT_FOUND and workload.kind in _JOBS:
+            return None  # maybe of another version
         if error.code == _NOT_FOUND:
             raise InputError(f"{workload} in namespace {selection.namespace}", "not found") from None
         raise
@@ -369,7 +395,10 @@ async def _read_workload(transport: Transport, selection: PodSelection) -> dict[
 
 
 def workload_state(kind: str, workload: Mapping[str, Any]) -> str:
-    """What a built-in workload itself reports: its numbers of pods, whether it is suspended, and its conditions."""
+    """What a workload itself reports: its numbers of pods, whether it is suspended, and its conditions.
+
+    Of a job of another project all conditions, those included that do not hold, and no numbers.
+    """
     spec, status = workload.get("spec") or {}, workload.get("status") or {}
     numbers = {
         "Job": (("active", "active"), ("ready", "ready"), ("succeeded", "succeeded"), ("failed", "failed")),
@@ -384,10 +413,12 @@ def workload_state(kind: str, workload: Mapping[str, Any]) -> str:
         "DaemonSet": "one pod on each node that matches",
     }.get(kind, f"{spec.get('replicas', 1)} replicas")
     parts = [f"wants {wanted}", ", ".join(f"{status.get(field) or 0} {word}" for field, word in numbers)]
+    if kind in _JOBS:
+        parts = [] if status.get("conditions") else ["reports no conditions"]
     if spec.get("suspend"):
         parts.append("suspended, so it creates no pods")
     for condition in status.get("conditions") or ():
-        if condition.get("status") == "True" or condition.get("type") in ("Available", "Progressing"):
+        if condition.get("status") == "True" or condition.get("type") in ("Available", "Progressing") or kind in _JOBS:
             holds = "" if condition.get("status") == "True" else "not "
             why = ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
             parts.append(f"{holds}{condition.get('type')}" + (f" ({why})" if why else ""))

@@ -8,19 +8,26 @@ distinguish assumed pods from confirmed ones. Every change is recorded in the jo
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 from weakref import ReferenceType, ref
+
+import numpy as np
 
 from kubestow.api.core import Node
 from kubestow.api.custom import CustomObject
 from kubestow.api.resource import ResourceClaim
+from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.cluster.changes.catalog import Catalog, KubernetesObject
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource, notify
 from kubestow.cluster.changes.journal import EVERY_ROW, ChangeWindow, Journal, UndoLog
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import GatheredNodes, NodeRows, Nodes
 from kubestow.cluster.placed_pods import CHANGED, Nominations, PlacedPod, PlacedPods, PlacementListener
 from kubestow.cluster.pods.affinity_terms import IndexKeys
+from kubestow.cluster.pods.group_readiness import GroupReadiness
+from kubestow.cluster.pods.hierarchies import Hierarchies
+from kubestow.cluster.pods.placed_groups import PlacedGroups
 from kubestow.cluster.pods.pod_groups import KUBERNETES, WORKLOADS, PodGroupAPI, PodGroups
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, Shapes
 from kubestow.cluster.resource_claims import ResourceClaimTracker
@@ -105,12 +112,31 @@ class Cluster:
             own=KUBERNETES if gates.minor.has(Behaviour.POD_GROUPS_ARE_OBJECTS) else WORKLOADS,
         )
         self._pod_listeners: list[ReferenceType[PodListener]] = []
+        #: The latest results of :meth:`some_nodes` and :meth:`few_nodes`, each with its rows and the journal position.
+        self._viewed: tuple[list[int], int, Nodes] | None = None
+        self._listed: tuple[list[int], int, NodeRows] | None = None
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def all_nodes(self) -> Nodes:
         """A view of all nodes."""
         return Nodes(self.nodes, slice(0, len(self.nodes)))
+
+    def some_nodes(self, rows: list[int]) -> Nodes:
+        """A view of some rows, to be used before anything changes; for the same list it is the same view."""
+        viewed, position = self._viewed, self.journal.position
+        if viewed is None or viewed[0] is not rows or viewed[1] != position:
+            some = slice(rows[0], rows[0] + 1) if len(rows) == 1 else None
+            nodes = Nodes(self.nodes, some) if some else GatheredNodes(self.nodes, np.array(rows, np.intp))
+            viewed = self._viewed = rows, position, nodes
+        return viewed[2]
+
+    def few_nodes(self, rows: list[int]) -> NodeRows:
+        """The same in lists, which are faster than arrays for a few rows."""
+        listed, position = self._listed, self.journal.position
+        if listed is None or listed[0] is not rows or listed[1] != position:
+            listed = self._listed = rows, position, NodeRows(self.nodes, rows)
+        return listed[2]
 
     @property
     def carried_terms(self) -> CarriedTerms:
@@ -149,6 +175,24 @@ class Cluster:
         for row, pods in enumerate(self.nodes.pods):
             for info in pods.values():
                 listener.pod_added(row, info)
+
+    @cached_property
+    def hierarchies(self) -> Hierarchies:
+        """The trees of Kubernetes' pod groups."""
+        return Hierarchies(self.catalog(PodGroup), self.catalog(CompositePodGroup))
+
+    @cached_property
+    def placed_groups(self) -> PlacedGroups:
+        """The placed pods of Kubernetes' pod groups, which are kept as columns from the first use on."""
+        groups, composites = self.catalog(PodGroup), self.catalog(CompositePodGroup)
+        placed = PlacedGroups(self.nodes.pod_table, groups, composites, self.hierarchies)
+        self.listen_to_placements(placed)
+        return placed
+
+    @cached_property
+    def group_readiness(self) -> GroupReadiness:
+        """How much of each tree of Kubernetes' pod groups is ready, which is counted from the first use on."""
+        return GroupReadiness(self.pod_groups, self.catalog(PodGroup), self.catalog(CompositePodGroup))
 
     def listen_to_pods(self, listener: PodListener) -> None:
         """Call a listener for every pod that is observed from now on, as long as it is referred to."""

@@ -136,7 +136,6 @@ NOT_IMPLEMENTED = frozenset(
         "CoordinatedLeaderElection",
         "DRAControlPlaneController",
         "DRADerivedAttributes",
-        "DRADeviceCompatibilityGroups",
         "DRAListTypeAttributes",
         "DRANodeAllocatableResources",
         "DRAOptionalNodeOperations",

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from kubestow import config
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import PodsToActivate
-from kubestow.framework.profile import Registry
+from kubestow.framework.interface import PreBindPlugin
+from kubestow.framework.profile import Profile, Registry
 from kubestow.framework.status import Code
 from kubestow.plugins.default_binder import DefaultBinder
 from kubestow.scheduling.cycle.binding_context import BindingContext
@@ -41,20 +43,17 @@ T = TypeVar("T")
 _CLOCK_RESOLUTION, _LONGEST_WAIT = 1e-9, 86400.0
 
 
-class TurnTimer:
-    """A call at a time, in seconds."""
+class TurnTimer(float):
+    """A call at a time, in seconds. It is that number, since a heap compares numbers without calls in Python."""
 
-    __slots__ = ("_call", "_when", "is_cancelled")
+    __slots__ = ("call", "is_cancelled")
 
-    def __init__(self, when: float, call: Callable[[], object]) -> None:
-        self._when, self._call, self.is_cancelled = when, call, False
-
-    def __lt__(self, other: TurnTimer) -> bool:
-        return self._when < other._when
+    call: Callable[[], object]
+    is_cancelled: bool
 
     def when(self) -> float:
         """The time of the call, in seconds."""
-        return self._when
+        return self
 
     def cancel(self) -> None:
         """Do not make the call."""
@@ -63,7 +62,7 @@ class TurnTimer:
     def run(self) -> None:
         """Make the call, unless another call of the same turn has cancelled it."""
         if not self.is_cancelled:
-            self._call()
+            self.call()
 
 
 class Turns(Concurrency):
@@ -106,7 +105,8 @@ class Turns(Concurrency):
 
     def call_at(self, when: float, call: Callable[[], object]) -> TurnTimer:
         """Make a call at a time, in seconds."""
-        timer = TurnTimer(when, call)
+        timer = TurnTimer(when)
+        timer.call, timer.is_cancelled = call, False
         heapq.heappush(self._timers, timer)
         return timer
 
@@ -128,7 +128,7 @@ class Turns(Concurrency):
         """When the next call is due, in seconds: now, or at the next timer; infinity without one."""
         while self._timers and self._timers[0].is_cancelled:
             heapq.heappop(self._timers)
-        return self._now if self._due else self._timers[0].when() if self._timers else math.inf
+        return self._now if self._due else self._timers[0] if self._timers else math.inf
 
     def turn(self) -> None:
         """Make the calls that are due; if there are none, let time pass to the next timer first.
@@ -141,10 +141,11 @@ class Turns(Concurrency):
         if not due:
             if not timers:
                 raise RuntimeError("no call is due and there is no timer")
-            self._now += min(max(0.0, timers[0].when() - self._now), _LONGEST_WAIT)
-        end = self._now + _CLOCK_RESOLUTION
-        while timers and timers[0].when() < end:
-            due.append(heapq.heappop(timers).run)
+            self._now += min(max(0.0, timers[0] - self._now), _LONGEST_WAIT)
+        if timers:
+            end = self._now + _CLOCK_RESOLUTION
+            while timers and timers[0] < end:
+                due.append(heapq.heappop(timers).run)
         for _ in range(len(due)):
             due.popleft()()
 
@@ -270,14 +271,10 @@ class BindingsInTurns(BindingCycles[BindingContext]):
     def _bind_in_turn(self, context: BindingContext) -> None:
         """The binding cycle of one pod; see :meth:`BindingCycles._run_steps` for the steps."""
         info, node_name, runtime = context.info, context.node_name, context.profile.runtime
-        plugins = runtime.plugins
         self._observer.binding_started(info)
         pre_flight = runtime.run_pre_bind_pre_flights(context.state, info, node_name)
         if pre_flight.status.code is not Code.SKIP:
             self.turns.refuse("a PreBind plugin has work to do")
-            return
-        if plugins.post_bind or [type(plugin) for plugin in plugins.bind] != [DefaultBinder]:
-            self.turns.refuse("pods are bound by other plugins than DefaultBinder")
             return
         self._queue.in_flight.done(info.uid)
         try:
@@ -289,6 +286,8 @@ class BindingsInTurns(BindingCycles[BindingContext]):
         self._observer.attempt_ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
         first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
         self._observer.pod_bound(queued, node_name, now - first)
+        if runtime.plugins.post_bind:
+            run_synchronously(runtime.run_post_bind_plugins(context.state, info, node_name))
         if (named := context.state.own(PodsToActivate)) is not None:
             self._activate(named)
         self.turns.call_soon(self._ended)
@@ -296,6 +295,27 @@ class BindingsInTurns(BindingCycles[BindingContext]):
     def _ended(self) -> None:
         """A task leaves the running ones in the turn after its end."""
         self.count -= 1
+
+
+def unsupported(profiles: Mapping[str, Profile], gates: config.FeatureGates) -> Iterator[str]:
+    """What turns cannot do of what these profiles do, whatever the pods are.
+
+    Some plugins ask for more than turns can do for some pods only, which then shows in the turn in which they do.
+    """
+    if not gates.enabled("SchedulerAsyncPreemption"):
+        yield "without SchedulerAsyncPreemption an attempt waits for evictions"
+    for name, profile in profiles.items():
+        plugins = profile.runtime.plugins
+        if plugins.gang_source is not None:
+            yield f"profile {name} schedules gangs"
+        if [type(plugin) for plugin in plugins.bind] != [DefaultBinder]:
+            yield "pods are bound by other plugins than DefaultBinder"
+        for plugin in plugins.post_bind:
+            if inspect.iscoroutinefunction(plugin.post_bind):
+                yield f"a PostBind plugin is a coroutine: {plugin.name}"
+        for plugin in plugins.pre_bind:
+            if type(plugin).pre_bind_pre_flight is PreBindPlugin.pre_bind_pre_flight:
+                yield f"a PreBind plugin has work to do for every pod: {plugin.name}"
 
 
 class SchedulerInTurns(Scheduler):
@@ -328,13 +348,10 @@ class SchedulerInTurns(Scheduler):
         assert isinstance(wake, TurnWake) and isinstance(bindings, BindingsInTurns)
         self._turn_wake, self._bindings_in_turns = wake, bindings
         bindings.turns = turns
-        if not gates.enabled("SchedulerAsyncPreemption"):
-            turns.refuse("without SchedulerAsyncPreemption an attempt waits for evictions")
         if self.longest_pause:
             turns.refuse("a plugin repeats work periodically")
-        for name, profile in self.profiles.items():
-            if profile.runtime.plugins.gang_source is not None:
-                turns.refuse(f"profile {name} schedules gangs")
+        for reason in unsupported(self.profiles, gates):
+            turns.refuse(reason)
 
     @property
     def work_in_progress(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -31,7 +32,7 @@ from kubestow.flight_record.segment import Segment
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import PODS, with_custom
-from kubestow.scheduling.interfaces import ObjectReference, Resource, Subscriber
+from kubestow.scheduling.interfaces import Clock, ObjectReference, Resource, Subscriber
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
@@ -100,7 +101,14 @@ def redecide(
     pod_group_apis: Sequence[PodGroupAPI] = (),
 ) -> Redecision:
     """Decide a record again under a configuration. Must not be called on a running event loop."""
-    return virtual_time.run(_Run(segment, configuration, registry, gates, pod_group_apis).result())
+
+    async def run() -> Redecision:
+        # The date and time are those of the record: plugins compare them with those of measurements.
+        began = datetime.fromisoformat(segment.header.began)
+        clock = virtual_time.VirtualClock(asyncio.get_running_loop(), began)
+        return await _Run(segment, configuration, registry, gates, pod_group_apis, clock).result()
+
+    return virtual_time.run(run())
 
 
 @dataclass(slots=True)
@@ -196,16 +204,16 @@ def _entries_with_pods(segment: Segment) -> Iterator[tuple[Entry, list[Pod]]]:
 class _World(MemoryAPI):
     """The cluster in memory: pods start when they are bound, and evictions are counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         super().__init__()
+        self._clock = clock
         self.nodes_of: dict[str, str] = {}
         self.victims: dict[str, str] = {}
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         await super().bind(pod, node_name)
         bound = self._current(pod)
-        clock = virtual_time.VirtualClock(asyncio.get_running_loop())
-        self.put(replace(bound, status=replace(bound.status, phase="Running", start_time=clock.now())))
+        self.put(replace(bound, status=replace(bound.status, phase="Running", start_time=self._clock.now())))
         self.nodes_of[pod.uid] = node_name
 
     async def delete_pod(self, pod: ObjectReference) -> None:
@@ -231,11 +239,13 @@ class _Run:
         registry: Registry,
         gates: config.FeatureGates,
         pod_group_apis: Sequence[PodGroupAPI],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._segment, self._configuration = segment, configuration
         self._registry, self._gates, self._pod_group_apis = registry, gates, pod_group_apis
         self._recorded = _Recorded.of(segment, [profile.scheduler_name for profile in configuration.profiles])
-        self._world, self._messages = _World(), _Messages()
+        self._world, self._messages = _World(self._clock), _Messages()
         self._unknown: set[int] = set()
 
     async def result(self) -> Redecision:
@@ -246,7 +256,7 @@ class _Run:
             registry=self._registry,
             environment=Environment(
                 self._world,
-                virtual_time.VirtualClock(loop),
+                self._clock,
                 recorded_random(header) if header.random else Random(0),
                 self._messages,
             ),

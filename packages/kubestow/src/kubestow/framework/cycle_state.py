@@ -23,7 +23,10 @@ class CycleState:
 
     def __init__(self, *shared: CycleState) -> None:
         self._own: dict[type, object] = {}
-        self._values: dict[type, Any] = {k: v for state in reversed(shared) for k, v in state._values.items()}
+        self._values: dict[type, Any] = {}
+        for state in reversed(shared):
+            if state._values:
+                self._values |= state._values
 
     def put(self, value: object) -> None:
         """Store a value in place of one of the same type."""

@@ -33,7 +33,6 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
 from kubestow.framework.feasibility import CycleFilterRunner, Feasibility, Mask, PodCapacity, PreFiltered, over_all_rows
 from kubestow.framework.interface import Plugin, PreFilterResult
-from kubestow.framework.plugin_caller import ExtensionPointTimer
 from kubestow.framework.result_cache import BoundPlugin, PluginResults
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
@@ -102,10 +101,15 @@ class FeasibleRows:
                 self.passing &= mask
             self.count = int(np.count_nonzero(self.passing))
         else:
+            passing = self.passing
             for row in rows:
-                passes = all(mask[row] for mask in masks)
-                if passes != self.passing[row]:
-                    self.passing[row] = passes
+                passes = True
+                for mask in masks:
+                    if not mask.item(row):
+                        passes = False
+                        break
+                if passes is not passing.item(row):
+                    passing[row] = passes
                     self.count += 1 if passes else -1
         self._generation = cluster.change_window.generation
 
@@ -137,7 +141,10 @@ class ScoreSums:
                 self.sums += of_plugin
         else:
             for row in rows:
-                self.sums[row] = sum([of_plugin.item(row) * weight for of_plugin, weight in scores])
+                total = 0
+                for of_plugin, weight in scores:
+                    total += of_plugin.item(row) * weight
+                self.sums[row] = total
         self._generation = cluster.change_window.generation
 
 
@@ -173,18 +180,24 @@ class Ranking:
                 np.copyto(self._totals, _INFEASIBLE, where=~feasibility.passing)
             self._best = None
         else:
+            passing, sums, totals = feasibility.passing, self._sums.sums, self._totals
             for row in rows:
                 total = _INFEASIBLE
-                if feasibility.passing[row]:
-                    total = self._sums.sums.item(row)
+                if passing.item(row):
+                    total = sums.item(row)
                     if self._normalized is not None:
                         total += self._normalized.item(row)
-                earlier = self._totals.item(row)
-                self._totals[row] = total
+                earlier = totals.item(row)
+                totals[row] = total
                 best = self._best
                 if best is None or total == earlier or (total < self._highest and earlier < self._highest):
                     continue
-                if total < self._highest and len(best) > 1:
+                if total > self._highest:
+                    self._highest, self._best = total, np.array([row], np.intp)
+                elif total == self._highest:
+                    position = best.searchsorted(row)
+                    self._best = np.concatenate((best[:position], np.array([row], np.intp), best[position:]))
+                elif len(best) > 1:
                     position = best.searchsorted(row)
                     best[position:-1] = best[position + 1 :]
                     self._best = best[:-1]
@@ -273,6 +286,8 @@ class Evaluation:
         self.plan, self.results = plan, results
         self._runtime, self._cluster = runtime, cluster
         self._reports_nodes_left_out = reports_nodes_left_out
+        #: The usual outcome of PreFilter.
+        self._every_node = PreFiltered(None, None, (), reports_nodes_left_out)
         self._pre_filters = [results[plugin] for plugin in plan.pre_filters]
         self._filters = filters = [results[plugin] for plugin in plan.filters]
         self._scores = [(results[plugin], weight) for plugin, weight in plan.scores]
@@ -300,6 +315,8 @@ class Evaluation:
     def state(self) -> CycleState:
         """A cycle state that reads what the plugins have prepared in this cycle, and keeps later writes to itself."""
         skipped = self._pre_filters[self._pre_filters_called :]
+        if not skipped:
+            return CycleState(*[results.state for results in self.results.values()])
         return CycleState(*[results.state for results in self.results.values() if results not in skipped])
 
     def is_local(self) -> bool:
@@ -319,6 +336,15 @@ class Evaluation:
         filters = (results for results in (*self._pre_filters, *self._filters) if not results.skips_filter)
         return not any(results.depends_on_other_nodes for results in filters)
 
+    @property
+    def totals_depend_on_rows(self) -> bool:
+        """Whether the total of a row, as computed last, depends on which other rows are scored with it."""
+        return any(
+            results.bound_plugin.scores_feasible_set
+            or (results.bound_plugin.normalizes and results.scores is not None and not results.scores_are_zero)
+            for results, _ in self._scores
+        )
+
     # -- filtering -----------------------------------------------------------------------------------------------
 
     def find_feasible(self, pod: PodInfo, within: Mask | None = None) -> Feasibility:
@@ -328,13 +354,13 @@ class Evaluation:
         PluginError.
         """
         cluster = self._cluster
-        with ExtensionPointTimer(self._runtime, "PreFilter") as timer:
+        with self._runtime.timer("PreFilter") as timer:
             pre_filtered = self._run_pre_filters(pod)
             filters = CycleFilterRunner(cluster, pod, self._filters)
             if pre_filtered.rejection is not None:
                 timer.ended_with(pre_filtered.rejection)
                 return _rejected(len(cluster.nodes), filters, pre_filtered, within)
-        with ExtensionPointTimer(self._runtime, "Filter", began=timer.last_reading) as timer:
+        with self._runtime.timer("Filter", began=timer.last_reading) as timer:
             candidates = cluster.nodes.every.readonly if pre_filtered.node_names is None else pre_filtered.mask(cluster)
             if within is not None:
                 candidates = candidates & within
@@ -404,6 +430,8 @@ class Evaluation:
             elif result.code is not Code.SUCCESS and result.code is not Code.SKIP:
                 text = f'running PreFilter plugin "{plugin}": {result.message}'
                 return PreFiltered(Status(Code.ERROR, (text,), plugin), names, plugins)
+        if rejection is None and names is None:
+            return self._every_node
         return PreFiltered(rejection, names, plugins, self._reports_nodes_left_out)
 
     def _run_filters(
@@ -477,7 +505,7 @@ class Evaluation:
 
     def compute_totals(self, pod: PodInfo, rows: Rows) -> NDArray[np.int64]:
         """The weighted sum of all plugins' scores per feasible row, int64. Raises PluginError."""
-        with ExtensionPointTimer(self._runtime, "Score"):
+        with self._runtime.timer("Score"):
             nodes = Nodes(self._cluster.nodes, rows)
             changes = self._begin_scoring(pod, nodes)
             totals = np.zeros(len(nodes), np.int64)
@@ -504,7 +532,7 @@ class Evaluation:
         ranking = self._ranking
         if ranking is None or feasibility.ranked_in != self.run_count:
             return best_rows(self.compute_totals(pod, feasibility.rows), feasibility.rows)
-        with ExtensionPointTimer(self._runtime, "Score", began=feasibility.ended):
+        with self._runtime.timer("Score", began=feasibility.ended):
             changes = self._cluster.change_window.bits(self._scored)
             for results, _ in self._scores:
                 if changes & results.score_refresh_bits:

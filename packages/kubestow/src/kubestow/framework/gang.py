@@ -109,10 +109,12 @@ class Evictable:
     """The pods that may be evicted for a gang, in units that are evicted as a whole, the most important unit first.
 
     ``units`` has a run of pods per unit; ``rows`` (intp, one per pod) are the rows of their nodes in the node table.
+    ``violations`` (int64, one per unit) is how many of its evictions violate a disruption budget, None if unknown.
     """
 
     units: PodChanges
     rows: NDArray[np.intp]
+    violations: NDArray[np.int64] | None = None
 
 
 class GangPreemptionPlugin(Plugin):

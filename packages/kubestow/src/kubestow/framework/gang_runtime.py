@@ -81,10 +81,10 @@ class GangRuntime(PluginCaller):
             except PluginError as error:
                 logged_error(error)
 
-    def gang_preemption_ended(self, code: Code) -> None:
-        """Report the end of PodGroupPostFilter to the observer."""
+    def gang_preemption_ended(self, code: Code, *, evaluating: float | None) -> None:
+        """Report the end of PodGroupPostFilter to the observer (:meth:`PluginObserver.gang_preemption_ended`)."""
         if self.observer is not None:
-            self.observer.gang_preemption_ended(code)
+            self.observer.gang_preemption_ended(code, evaluating=evaluating)
 
     def preempts_as_a_whole(self, gang: Gang) -> bool:
         """Whether pods are evicted for the gang as a whole; False without a plugin for that, or when it fails."""

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.changes.journal import InvalidationMask
 from kubestow.cluster.nodes.node_info import NodeInfo, NodeInfos
-from kubestow.cluster.nodes.views import NodeRow, Nodes
+from kubestow.cluster.nodes.views import NodeRow, NodeRows, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import ExtensionPoint
 from kubestow.errors import PluginError
@@ -38,6 +38,7 @@ from kubestow.framework.diagnosis import Diagnosis, Rejection
 from kubestow.framework.event_registration import EVERYTHING, EventRegistration, HintKeys
 from kubestow.framework.handle import Handle, Waiting
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
+from kubestow.reports.model import PluginReport
 
 __all__ = [
     "MAX_SCORE",
@@ -61,6 +62,7 @@ __all__ = [
     "PreScorePlugin",
     "QueueSortPlugin",
     "Queued",
+    "ReportingPlugin",
     "ReservePlugin",
     "ScorePlugin",
     "Scores",
@@ -154,6 +156,14 @@ class Plugin(ABC):
         anything that changes while the pod waits; their number should be in proportion to the size of the pod.
         """
         return None
+
+
+class ReportingPlugin(Plugin):
+    """A plugin with a part of its own in the reports of simulations."""
+
+    @abstractmethod
+    def report(self) -> PluginReport:
+        """What the plugin has seen and decided, called at the end of a simulation."""
 
 
 class PreEnqueuePlugin(Plugin):
@@ -250,6 +260,10 @@ class FilterPlugin(Plugin):
         The keys must be those of the verdicts of :meth:`filter`, and none may stand for an ERROR.
         """
         raise NotImplementedError
+
+    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeRows) -> list[int]:
+        """The same for a few nodes, up to 32, instead of :meth:`filter_row`. Optional: spares calls."""
+        return [self.filter_row(state, pod, node) for node in nodes]
 
 
 class NodeFilterPlugin(FilterPlugin):
@@ -381,6 +395,10 @@ class ScorePlugin(Plugin):
     def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
         """The raw score that :meth:`score` has for a node. Optional: called when a few nodes only have changed."""
         raise NotImplementedError
+
+    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeRows) -> list[int]:
+        """The same for a few nodes, up to 32, instead of :meth:`score_row`. Optional: spares calls."""
+        return [self.score_row(state, pod, node) for node in nodes]
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
         """Normalize the raw scores of the feasible ``nodes`` to 0 .. MAX_SCORE, where they are by default.

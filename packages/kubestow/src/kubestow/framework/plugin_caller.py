@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self, TypeVar
 
+from kubestow.cluster.nodes.views import NodeRows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.gang import GangPreemptionPlugin, GangSource, PlacementGeneratePlugin, PlacementScorePlugin
@@ -44,7 +45,7 @@ H = TypeVar("H", bound=Hashable)
 
 #: What a synchronous call of a plugin may raise. None of it may end the scheduler, not even ``sys.exit()``; and where
 #: nothing is awaited, a CancelledError is no cancellation.
-_FAILURES = (Exception, SystemExit, asyncio.CancelledError)
+FAILURES = (Exception, SystemExit, asyncio.CancelledError)
 #: A synchronous call that takes longer than this, in seconds, is logged.
 _SLOW_CALL = 1.0
 #: One that takes longer than this counts when the plugin is named that made an attempt slow.
@@ -71,6 +72,11 @@ class PluginCaller:
         #: The time of the clock in seconds.
         self.now = monotonic or (lambda: 0.0)
         self.observer = observer
+        self._idle_timer = _IdleTimer(self, "")
+
+    def timer(self, extension_point: str, *, began: float | None = None) -> ExtensionPointTimer:
+        """A timer of an extension point whose plugins are not called by the timer; without an observer it is idle."""
+        return self._idle_timer if self.observer is None else ExtensionPointTimer(self, extension_point, began=began)
 
     def call(
         self,
@@ -87,7 +93,7 @@ class PluginCaller:
         began = self.now() if began is None else began
         try:
             result = method(*arguments)
-        except _FAILURES as error:
+        except FAILURES as error:
             self.raise_failure(plugin, extension_point, error, began)
         seconds = self.now() - began
         if seconds > _NOTED_CALL:
@@ -96,27 +102,37 @@ class PluginCaller:
             self.observer.plugin_called(plugin.name, extension_point, result, seconds)
         return result
 
-    def call_on_row(
-        self, plugin: Plugin, extension_point: str, method: Callable[..., int], state: Any, pod: PodInfo, node: Any
-    ) -> int:
-        """Call a method of a plugin for one row of the node table: the key or the raw score. Raises PluginError.
+    def call_on_rows(
+        self,
+        plugin: Plugin,
+        extension_point: str,
+        method: Callable[..., list[int]],
+        state: Any,
+        pod: PodInfo,
+        nodes: NodeRows,
+    ) -> list[int]:
+        """Call a method of a plugin for a few rows of the node table: the keys or raw scores. Raises PluginError.
 
-        Such calls are short and many, so they are timed only while the observer samples durations.
+        Such calls are short and many, so they are timed only while the observer samples durations. It gets the result
+        for the last row.
         """
         observer = self.observer
         began = self.now() if observer is not None and observer.is_sampling else None
         try:
-            result = method(state, pod, node)
-        except _FAILURES as error:
+            results = method(state, pod, nodes)
+        except FAILURES as error:
             self.raise_failure(plugin, extension_point, error, self.now() if began is None else began)
         if observer is not None:
             seconds = 0.0 if began is None else self.now() - began
             if seconds > _NOTED_CALL:
                 self.note_slow_call(plugin, extension_point, seconds)
-            observer.plugin_called(plugin.name, extension_point, result, seconds)
-        if type(result) is not int:
-            raise unexpected(plugin, extension_point, result, expected=f"an int for node {node.name}")
-        return result
+            observer.plugin_called(plugin.name, extension_point, results[-1] if results else None, seconds)
+        if type(results) is not list or len(results) != len(nodes):
+            raise unexpected(plugin, extension_point, results, expected=f"a list with {len(nodes)} numbers")
+        for node, result in zip(nodes.rows, results, strict=True):
+            if type(result) is not int:
+                raise unexpected(plugin, extension_point, result, expected=f"an int for node {nodes.name(node)}")
+        return results
 
     def raise_failure(self, plugin: Plugin, extension_point: str, error: BaseException, began: float) -> NoReturn:
         """Raise what a call raised as a PluginError, and report it to the observer."""
@@ -165,7 +181,7 @@ class ExtensionPointTimer:
         try:
             try:
                 result = method(*arguments)
-            except _FAILURES as error:
+            except FAILURES as error:
                 caller.raise_failure(plugin, self._extension_point, error, began)
             self.last_reading = caller.now()
             if self.last_reading - began > _NOTED_CALL:
@@ -197,6 +213,18 @@ class ExtensionPointTimer:
         observer.extension_point_ended(extension_point, code, self.last_reading - self._began)
 
 
+class _IdleTimer(ExtensionPointTimer):
+    """The timer of extension points that are not observed."""
+
+    __slots__ = ()
+
+    def ended_with(self, status: Status) -> Status:
+        return status
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        pass
+
+
 def _log_slow_call(plugin: Plugin, extension_point: str, seconds: float) -> None:
     _log.warning(
         "plugin %s took %.1f s at %s; nothing else is scheduled meanwhile",
@@ -214,11 +242,16 @@ def unless_it_fails(otherwise: U, plugin: str, called: str, call: Callable[[], T
     """
     try:
         return call()
-    except _FAILURES:
-        what = ", ".join(f"{kind} {name}" for kind, name in subject.items())
-        extra = fields(plugin=plugin, call=called, **subject)
-        _log.exception("plugin %s failed at %s%s", plugin, called, f" for {what}" if what else "", extra=extra)
+    except FAILURES:
+        log_failure(plugin, called, **subject)
         return otherwise
+
+
+def log_failure(plugin: str, called: str, **subject: str) -> None:
+    """Log the exception that a call which orders or moves pods in the queue has raised; ``subject`` as above."""
+    what = ", ".join(f"{kind} {name}" for kind, name in subject.items())
+    extra = fields(plugin=plugin, call=called, **subject)
+    _log.exception("plugin %s failed at %s%s", plugin, called, f" for {what}" if what else "", extra=extra)
 
 
 def logged_error(error: PluginError) -> Status:
@@ -230,7 +263,11 @@ def logged_error(error: PluginError) -> Status:
 
 def may_gate(plugin: PreEnqueuePlugin, pod: PodInfo) -> bool:
     """Whether a PreEnqueue plugin can gate a pod; one that fails to say so can."""
-    return unless_it_fails(True, plugin.name, "may_gate", lambda: bool(plugin.may_gate(pod)), pod=pod.key)
+    try:
+        return bool(plugin.may_gate(pod))
+    except FAILURES:
+        log_failure(plugin.name, "may_gate", pod=pod.key)
+        return True
 
 
 def truth(method: Callable[..., Any], argument: Any) -> bool:
@@ -262,8 +299,11 @@ class PluginObserver:
     def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
         """All plugins of an extension point have been called, or as many as it took to decide."""
 
-    def gang_preemption_ended(self, code: Code) -> None:
-        """PodGroupPostFilter has looked for victims for a pod group."""
+    def gang_preemption_ended(self, code: Code, *, evaluating: float | None) -> None:
+        """PodGroupPostFilter has looked for victims for a pod group.
+
+        ``evaluating`` are the seconds that went into choosing them; None when there were none to choose from.
+        """
 
     def gang_attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
         """An attempt to schedule a gang has ended; ``outcome`` is a :class:`kubestow.framework.gang.GangOutcome`.

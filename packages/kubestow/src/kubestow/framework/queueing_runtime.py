@@ -7,7 +7,7 @@ Queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from operator import index
 from typing import Any, TypeVar
 
@@ -16,7 +16,15 @@ from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import EventRegistration, HintKeys
 from kubestow.framework.interface import Plugin, PreEnqueuePlugin, Queued, SubqueueOrder
-from kubestow.framework.plugin_caller import ExtensionPointTimer, PluginCaller, hashable, may_gate, unless_it_fails
+from kubestow.framework.plugin_caller import (
+    FAILURES,
+    ExtensionPointTimer,
+    PluginCaller,
+    hashable,
+    log_failure,
+    may_gate,
+    unless_it_fails,
+)
 from kubestow.framework.status import SUCCESS, Status
 
 T = TypeVar("T")
@@ -27,15 +35,18 @@ class QueueingRuntime(PluginCaller):
 
     def gates_of(self, pod: PodInfo) -> tuple[PreEnqueuePlugin, ...]:
         """The PreEnqueue plugins that can gate a pod, in order; one that fails to say so can."""
-        return tuple(plugin for plugin in self.plugins.pre_enqueue if may_gate(plugin, pod))
+        return tuple([plugin for plugin in self.plugins.pre_enqueue if may_gate(plugin, pod)])
 
-    def run_pre_enqueue_plugins(self, pod: PodInfo, plugins: Iterable[PreEnqueuePlugin] | None = None) -> Status:
+    def run_pre_enqueue_plugins(self, pod: PodInfo, plugins: Sequence[PreEnqueuePlugin] | None = None) -> Status:
         """SUCCESS if no plugin gates the pod, else the first failure; ``plugin`` names its plugin.
 
         ``plugins`` are those to call, all that can gate the pod by default.
         """
+        gates = self.gates_of(pod) if plugins is None else plugins
+        if not gates and self.observer is None:
+            return SUCCESS
         with ExtensionPointTimer(self, "PreEnqueue") as timer:
-            for plugin in self.gates_of(pod) if plugins is None else plugins:
+            for plugin in gates:
                 status = timer.call_for_status(plugin, plugin.pre_enqueue, pod)
                 if not status.ok:
                     return timer.ended_with(status.by(plugin.name))
@@ -44,10 +55,11 @@ class QueueingRuntime(PluginCaller):
     def sort_key(self, queued: Queued) -> Any:
         """What the active queue compares: the QueueSort plugin's key. Pods without a key sort last, oldest first."""
         plugin = self.plugins.queue_sort
-        last = 1, queued.timestamp
-        return unless_it_fails(
-            last, plugin.name, "QueueSort", lambda: (0, plugin.sort_key(queued)), pod=queued.info.key
-        )
+        try:
+            return 0, plugin.sort_key(queued)
+        except FAILURES:
+            log_failure(plugin.name, "QueueSort", pod=queued.info.key)
+            return 1, queued.timestamp
 
     @property
     def has_subqueues(self) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.changes.journal import ANY_CHANGE, FEW_ROWS, NEVER, RESULT_CHANGES, InvalidationMask
-from kubestow.cluster.nodes.views import NodeRow, Nodes
+from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import invalidation_mask
@@ -36,6 +36,18 @@ from kubestow.framework.validation import in_range, out_of_range
 _POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
 
 
+#: Up to this many rows, a form for a single row is called for each; more calls take longer than arrays.
+_FEW_CALLS = 4
+
+
+def _most_rows(plugin: Plugin, base: type[Plugin], rows_form: str, row_form: str) -> int:
+    """For how many rows the plugin implements one of the optional methods of its base class."""
+    kind = type(plugin)
+    if getattr(kind, rows_form) is not getattr(base, rows_form):
+        return FEW_ROWS
+    return _FEW_CALLS if getattr(kind, row_form) is not getattr(base, row_form) else 0
+
+
 class BoundPlugin:
     """A plugin in its profile: the extension points it is enabled at, and what invalidates its results.
 
@@ -52,9 +64,12 @@ class BoundPlugin:
         self.score_plugin = plugin if isinstance(plugin, ScorePlugin) else None
         #: Whether the raw scores depend on the set of feasible nodes, so that they are not cached.
         self.scores_feasible_set = self.score_plugin is None or self.score_plugin.scores_feasible_set
-        #: Whether Filter and Score have forms for single rows.
-        self.filters_rows = isinstance(plugin, FilterPlugin) and type(plugin).filter_row is not FilterPlugin.filter_row
-        self.scores_rows = isinstance(plugin, ScorePlugin) and type(plugin).score_row is not ScorePlugin.score_row
+        #: For how many rows Filter and Score have forms of their own, at most; 0 if they have none.
+        self.most_filtered_rows = self.most_scored_rows = 0
+        if isinstance(plugin, FilterPlugin):
+            self.most_filtered_rows = _most_rows(plugin, FilterPlugin, "filter_rows", "filter_row")
+        if isinstance(plugin, ScorePlugin):
+            self.most_scored_rows = _most_rows(plugin, ScorePlugin, "score_rows", "score_row")
         self.normalizes = isinstance(plugin, ScorePlugin) and type(plugin).normalize is not ScorePlugin.normalize
         runs_pre_filter, runs_pre_score = plugin in runtime.plugins.pre_filter, plugin in runtime.plugins.pre_score
         self.pre_filter_plugin = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
@@ -168,9 +183,9 @@ class PluginResults:
             self.verdict = None if self.skips_filter else self.run_filter(pod, cluster.all_nodes())
             self.passes = None if self.verdict is None else self.verdict.passes
         elif rows and not self.skips_filter:
-            if bound.filters_rows and len(rows) <= FEW_ROWS and verdict is not None and passes is not None:
+            if len(rows) <= bound.most_filtered_rows and verdict is not None and passes is not None:
                 assert bound.filter_plugin is not None
-                nodes = [NodeRow(cluster.nodes, row) for row in rows]
+                nodes = cluster.few_nodes(rows)
                 keys = bound.runtime.run_filter_plugin_on_rows(bound.filter_plugin, self.state, pod, nodes)
                 for row, key in zip(rows, keys, strict=True):
                     verdict.keys[row], passes[row] = key, not key
@@ -186,7 +201,7 @@ class PluginResults:
 
     def _filter_some(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
         """Filter some rows, and replace their part of the verdict."""
-        nodes = _view(cluster, rows)
+        nodes = cluster.some_nodes(rows)
         update = self.run_filter(pod, nodes)
         if self.verdict is None or self.passes is None:
             if update is None:
@@ -209,10 +224,10 @@ class PluginResults:
             self.scores = self.score(pod, cluster.all_nodes())
             self.scores_are_zero = self.scores is not None and not np.count_nonzero(self.scores)
             self.normalized_zero = None
-        elif rows and scores is not None and bound.scores_rows and len(rows) <= FEW_ROWS:
+        elif rows and scores is not None and len(rows) <= bound.most_scored_rows:
             plugin = bound.score_plugin
             assert plugin is not None
-            nodes = [NodeRow(cluster.nodes, row) for row in rows]
+            nodes = cluster.few_nodes(rows)
             new_scores = bound.runtime.run_score_plugin_on_rows(plugin, self.state, pod, nodes)
             for row, score in zip(rows, new_scores, strict=True):
                 if not (0 <= score <= MAX_SCORE or bound.normalizes):
@@ -220,7 +235,7 @@ class PluginResults:
                 scores[row] = score
                 self.scores_are_zero = self.scores_are_zero and not score
         elif rows and scores is not None:
-            some = _view(cluster, rows)
+            some = cluster.some_nodes(rows)
             replaced = scores[some.rows] = self._run_score(pod, some)
             self.scores_are_zero = self.scores_are_zero and not replaced.any()
         self._scored, self.score_refresh_bits = window.generation, self._invalidating_bits
@@ -256,9 +271,3 @@ class PluginResults:
         assert plugin is not None
         scores = self.bound_plugin.runtime.run_score_plugin(plugin, self.state, pod, nodes)
         return scores if self.bound_plugin.normalizes else in_range(plugin, "Score", scores)
-
-
-def _view(cluster: Cluster, rows: list[int]) -> Nodes:
-    if len(rows) == 1:
-        return Nodes(cluster.nodes, slice(rows[0], rows[0] + 1))
-    return Nodes(cluster.nodes, np.array(rows, np.intp))

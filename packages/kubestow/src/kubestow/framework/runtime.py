@@ -16,13 +16,13 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.nodes.views import NodeRow, Nodes
+from kubestow.cluster.nodes.views import NodeRows, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
@@ -113,10 +113,10 @@ class FrameworkRuntime(PluginCaller):
         return as_verdict(plugin, self.call(plugin, "Filter", plugin.filter, state, pod, nodes), len(nodes))
 
     def run_filter_plugin_on_rows(
-        self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Iterable[NodeRow]
+        self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeRows
     ) -> list[int]:
-        """The keys of a few nodes, by the plugin's form for single rows. Raises PluginError."""
-        return [self.call_on_row(plugin, "Filter", plugin.filter_row, state, pod, node) for node in nodes]
+        """The keys of a few nodes, by the plugin's form for rows. Raises PluginError."""
+        return self.call_on_rows(plugin, "Filter", plugin.filter_rows, state, pod, nodes)
 
     def run_pre_score_plugin(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
         """SUCCESS, or SKIP to leave the plugin's Score out. Raises PluginError."""
@@ -132,10 +132,10 @@ class FrameworkRuntime(PluginCaller):
         return scores if scores.flags.owndata else scores.copy()
 
     def run_score_plugin_on_rows(
-        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Iterable[NodeRow]
+        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: NodeRows
     ) -> list[int]:
-        """The raw scores of a few nodes, by the plugin's form for single rows. Raises PluginError."""
-        return [self.call_on_row(plugin, "Score", plugin.score_row, state, pod, node) for node in nodes]
+        """The raw scores of a few nodes, by the plugin's form for rows. Raises PluginError."""
+        return self.call_on_rows(plugin, "Score", plugin.score_rows, state, pod, nodes)
 
     def run_normalize_score_plugin(
         self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes
@@ -184,7 +184,7 @@ class FrameworkRuntime(PluginCaller):
     def run_permit_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
         """SUCCESS with the plugins that delay the pod, or the first failure."""
         timeouts: dict[str, float] = {}
-        with ExtensionPointTimer(self, "Permit") as timer:
+        with self.timer("Permit") as timer:
             for plugin in self.plugins.permit:
                 try:
                     result = self.call(plugin, "Permit", plugin.permit, state, pod, node_name)

@@ -150,6 +150,22 @@ class SchedulerMetrics(MetricSet):
         self.group_preemption_victims = self.histogram(
             "scheduler_workload_preemption_victims", "Number of victims selected by one preemption for a pod group."
         )
+        self.preemption_evaluation_duration = self.histogram(
+            "scheduler_preemption_evaluation_duration_seconds",
+            "Duration in seconds of choosing the victims of a preemption, by what it is for and status code.",
+        )
+        self.preemption_execution_duration = self.histogram(
+            "scheduler_preemption_execution_duration_seconds",
+            "Duration in seconds of evicting the victims of a preemption, by what it is for and result.",
+        )
+        self.group_disruptions = self.histogram(
+            "scheduler_preemption_workload_disruptions",
+            "Number of pod groups that one preemption evicts as a whole, and of single pods of other groups.",
+        )
+        self.budget_violations = self.counter(
+            "scheduler_preemption_pdb_violations_total",
+            "Number of victims of preemption whose eviction violates a disruption budget.",
+        )
         self.evictions_duration = self.histogram(
             "scheduler_preemption_goroutines_duration_seconds",
             "Duration in seconds of the background task that evicts the victims of one preemption.",

@@ -19,8 +19,7 @@ from kubestow.observability.instruments import CounterCell, HistogramCell
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.decision.result import Decision
-from kubestow.scheduling.observer import Call, Observer, Result
-from kubestow.scheduling.preemption.evictions import SEVERAL_NODES
+from kubestow.scheduling.observer import Call, Disruption, Observer, Preemptor, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 
 #: One in this many scheduling cycles records the durations of single plugin calls.
@@ -106,12 +105,20 @@ class MetricsRecorder(Observer):
     def permit_wait_ended(self, info: PodInfo, code: Code, seconds: float) -> None:
         self.metrics.permit_wait_duration.labels(code.value).observe(seconds)
 
-    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
-        metric = self._group_victims if node_name == SEVERAL_NODES else self.metrics.preemption_victims
+    def preemption_started(
+        self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
+    ) -> None:
+        preemptor = disruption.preemptor
+        metric = self._group_victims if preemptor is Preemptor.POD_GROUP else self.metrics.preemption_victims
         metric.labels().observe(len(victims))
+        if disruption.group_units:
+            self.metrics.group_disruptions.labels(preemptor).observe(disruption.group_units)
+        if disruption.violations:
+            self.metrics.budget_violations.labels(preemptor).value += disruption.violations
 
-    def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
+    def evictions_ended(self, preemptor: PodInfo, *, kind: Preemptor, succeeded: bool, seconds: float) -> None:
         result = "success" if succeeded else "error"
+        self.metrics.preemption_execution_duration.labels(kind, result).observe(seconds)
         self.metrics.evictions.labels(result).value += 1
         self.metrics.evictions_duration.labels(result).observe(seconds)
 
@@ -196,6 +203,8 @@ class _ProfileRecorder(PluginObserver):
                 self._pre_score_seconds += seconds
             if cells.attempts is not None:
                 cells.attempts.value += 1
+                evaluation = self._metrics.preemption_evaluation_duration
+                evaluation.labels(Preemptor.POD, _code(result) or _SUCCESS).observe(seconds)
             if cells.errors is not None and _is_error(result):
                 cells.errors.value += 1
         if self._recorder.sampling:
@@ -226,8 +235,10 @@ class _ProfileRecorder(PluginObserver):
     def queueing_hint_called(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         self._metrics.hint_duration.labels(event, hint, plugin).observe(seconds)
 
-    def gang_preemption_ended(self, code: Code) -> None:
+    def gang_preemption_ended(self, code: Code, *, evaluating: float | None) -> None:
         self._metrics.group_preemption_attempts.labels(code.value).value += 1
+        if evaluating is not None:
+            self._metrics.preemption_evaluation_duration.labels(Preemptor.POD_GROUP, code.value).observe(evaluating)
 
     def gang_attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
         self._metrics.gang_attempts.labels(self._profile, outcome).value += 1

@@ -24,7 +24,7 @@ from kubestow.observability.state_gauges import PodResourceCollector, add_state_
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.interfaces import Clock
-from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.observer import Disruption, Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
@@ -98,7 +98,9 @@ class LoggingObserver(Observer):
             values = fields(pod=queued.info.key, node=node_name, attempts=queued.attempts, seconds=round(seconds, 6))
             _log.log(V(2), "Successfully bound pod to node", extra=values)
 
-    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+    def preemption_started(
+        self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
+    ) -> None:
         if _log.isEnabledFor(V(2)):
             values = fields(preemptor=preemptors[0].key, node=node_name, victims=len(victims))
             _log.log(V(2), "Preemptor pod selected victims", extra=values)

@@ -19,7 +19,7 @@ from kubestow.framework.interface import PostFilterResult
 from kubestow.plugins.default_preemption.candidates import PreemptionCandidates
 from kubestow.scheduling.decision.result import Decision, Unschedulable
 from kubestow.scheduling.interfaces import Clock
-from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.observer import Disruption, Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 
 _MAX_PODS = 10_000
@@ -171,7 +171,9 @@ class RecentPreemptions(Observer):
         nomination = decision.post_filter.nominating_result if isinstance(decision, Unschedulable) else None
         self._decided = None if nomination is None else (decision.pod.uid, nomination)
 
-    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+    def preemption_started(
+        self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
+    ) -> None:
         self._started = {}
         if victims:
             record = self._record(preemptors[0], node_name, victims)

@@ -143,6 +143,14 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginReport:
+    """What a plugin adds to the report of a simulation: sections, the most important first, and ``data`` for JSON."""
+
+    sections: Sequence[Section]
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A report of its own page; ``data`` is what its figures show, empty for a report without :class:`Figure`."""
 

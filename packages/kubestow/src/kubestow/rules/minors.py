@@ -508,6 +508,14 @@ class Behaviour(Enum):
         "only devices that are allocated exclusively do",
     )
 
+    COMPATIBILITY_GROUPS_ARE_READ = Rule(
+        37,
+        "DynamicResources",
+        "devices that consume one counter set must have a compatibility group in common, or all none, with the gate"
+        " DRADeviceCompatibilityGroups; without it, devices with groups are not used, nor any beside an allocated one",
+        "compatibilityGroups are not read",
+    )
+
     CAPACITY_OF_THE_DEVICE_ITSELF_IS_CHECKED = Rule(
         35,
         "DynamicResources",

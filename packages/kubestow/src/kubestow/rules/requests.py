@@ -82,6 +82,8 @@ class RequestRules:
         """Whether a pod with this status may count for something else than the requests of its spec."""
         if not self.in_place_resize:
             return False
+        if not (status.container_statuses or status.init_container_statuses or status.resources or status.resize):
+            return self.minor.has(Behaviour.RESIZED_PODS_COUNT_BY_TOTALS) and _is_infeasible(status)
         statuses = (*status.container_statuses, *status.init_container_statuses)
         if not self.minor.has(Behaviour.RESIZED_CONTAINERS_COUNT_AS_REPORTED):
             return bool(status.resize) or any(reported.allocated_resources for reported in statuses)

@@ -8,7 +8,7 @@ fields that scheduling reads, so no object is ever written back as a whole.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -18,12 +18,12 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.handle import ResourceClaimWriter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Resource:
     """A resource of the API and the struct that its objects are decoded into.
 
     ``prefix`` is ``/api/v1`` or ``/apis/<group>/<version>``; ``field_selector`` excludes objects that scheduling never
-    needs.
+    needs. Resources are compared by value. Every watch event does so several times, mostly with the same object.
     """
 
     prefix: str
@@ -38,6 +38,17 @@ class Resource:
     absent_seconds: float = 600.0
     #: The feature gate without which a scheduler does not watch the resource; empty for none.
     gate: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all fields are equal."""
+        if self is other:
+            return True
+        if not isinstance(other, Resource) or self.type is not other.type:
+            return False
+        return astuple(self) == astuple(other)
+
+    def __hash__(self) -> int:
+        return hash((self.prefix, self.plural, self.type))
 
     @property
     def api_version(self) -> str:

@@ -7,6 +7,7 @@ pending pods, is not reported; read it from the queue and the cluster.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from kubestow.cluster.pods.shapes import PodInfo
@@ -32,6 +33,26 @@ class Call(StrEnum):
     POD_DELETION = "pod_deletion"
     #: Writes of plugins to other objects.
     OBJECT_WRITE = "object_write"
+
+
+class Preemptor(StrEnum):
+    """What a preemption is for, a group of any API being one; the values are labels of metrics."""
+
+    POD = "pod"
+    POD_GROUP = "podgroup"
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """What a preemption disrupts.
+
+    ``violations`` is the number of victims whose eviction violates a disruption budget, ``group_units`` that of the
+    units with pods of Kubernetes' groups: a group that is evicted as a whole is one, and so is each pod of another.
+    """
+
+    preemptor: Preemptor
+    violations: int = 0
+    group_units: int = 0
 
 
 class Observer:
@@ -77,15 +98,20 @@ class Observer:
 
     # -- preemption ----------------------------------------------------------------------------------------------------
 
-    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+    def preemption_started(
+        self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
+    ) -> None:
         """A preemption was decided on: its node (``cluster`` for a gang), and the victims, the most important first.
 
         A gang has all members that the preemption is for. Nothing in the cluster has changed since the decision, apart
         from nominations of pods of lower priority.
         """
 
-    def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
-        """The evictions of a preemption ended; not ``succeeded`` if any of them failed."""
+    def evictions_ended(self, preemptor: PodInfo, *, kind: Preemptor, succeeded: bool, seconds: float) -> None:
+        """The evictions of a preemption ended; not ``succeeded`` if any of them failed.
+
+        ``preemptor`` is the pod, or the first one of the group, that the preemption is for.
+        """
 
     # -- the API server ------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """The Unix socket of the dashboard: how a development cluster's API server gets at it.
 
 The scheduler of ``kubestow up`` has no secure port, and may be a process of its own. The API server forwards requests
-for ``/dashboard`` and ``/debug/pods`` to this socket after it has authenticated and authorized them. Only the user
-whose processes these are may connect: the socket is in a directory of mode 0700.
+for ``/dashboard``, ``/debug/pods`` and ``/configz`` to this socket after it has authenticated and authorized them. Only
+the user whose processes these are may connect: the socket is in a directory of mode 0700.
 
 The socket listens from the start, and is served from the first connection on: what serves it takes longer to import
 than the scheduler takes to become ready.
@@ -100,10 +100,15 @@ class DashboardSocket:
         from kubestow.http import aiohttp_messages, messages
         from kubestow.http.listener import HTTPListener
         from kubestow.serving.debug import debug_pod
+        from kubestow.serving.zpages import configz
 
         debug = partial(debug_pod, self._observability, self._clock)
         prefixes: dict[str, messages.PrefixHandler] = {"/dashboard/": handler, "/debug/pods/": debug}
-        mux = messages.PathMux(paths={"/dashboard": handler.index}, prefixes=prefixes, deletions={})
+        paths: dict[str, messages.Handler] = {
+            "/dashboard": handler.index,
+            "/configz": partial(configz, self._configuration),
+        }
+        mux = messages.PathMux(paths=paths, prefixes=prefixes, deletions={})
 
         async def respond(incoming: web.BaseRequest) -> web.StreamResponse:
             response = await messages.respond(aiohttp_messages.parse(incoming), mux.handle)

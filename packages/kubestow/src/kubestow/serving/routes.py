@@ -22,7 +22,7 @@ from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.dashboard_handler import DashboardHandler
 from kubestow.serving.debug import SchedulingDebugger, debug_pod
 from kubestow.serving.healthz import PING, HealthCheck, HealthChecks, loop_check
-from kubestow.serving.zpages import ZPages
+from kubestow.serving.zpages import ZPages, configz
 
 #: A scheduler that has not read a resource for longer than this is not ready; about five attempts to list it.
 _WATCH_GRACE = 60.0
@@ -66,7 +66,6 @@ class SchedulerRoutes:
 
     def _paths(self) -> dict[str, Handler]:
         zpages = ZPages(
-            self._component.configuration,
             self._component.flags,
             minor=self._component.gates.minor,
             server_version=lambda: self._observability.server_version,
@@ -74,7 +73,7 @@ class SchedulerRoutes:
             now=self._clock.now,
         )
         paths: dict[str, Handler] = {f"/{name}": partial(self._health.handle, name) for name in self._health.endpoints}
-        paths["/configz"] = zpages.configz
+        paths["/configz"] = partial(configz, self._component.configuration)
         if self._component.gates.enabled("ComponentFlagz"):
             paths["/flagz"] = zpages.flagz
         if self._component.gates.enabled("ComponentStatusz"):

@@ -54,8 +54,13 @@ def redacted(value: Any) -> Any:
     return [redacted(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
+def configz(configuration: KubeSchedulerConfiguration, request: HTTPRequest) -> HTTPResponse:
+    """/configz: the effective configuration."""
+    return HTTPResponse.indented_json({"componentconfig": redacted(render(configuration))})
+
+
 class ZPages:
-    """The handlers of the z-pages.
+    """The handlers of /flagz and /statusz.
 
     ``flags`` are the flags of this process by name, ``minor`` is the version of Kubernetes that is emulated,
     ``server_version`` returns that of the API server ("" if it is not known), ``paths`` are listed by /statusz, ``now``
@@ -64,7 +69,6 @@ class ZPages:
 
     def __init__(
         self,
-        configuration: KubeSchedulerConfiguration,
         flags: Mapping[str, str],
         *,
         minor: Minor,
@@ -72,13 +76,9 @@ class ZPages:
         paths: Sequence[str],
         now: Callable[[], datetime],
     ) -> None:
-        self._configuration, self._flags, self._paths = configuration, flags, paths
+        self._flags, self._paths = flags, paths
         self._emulated, self._server_version = str(minor), server_version
         self._now, self._started = now, now()
-
-    def configz(self, request: HTTPRequest) -> HTTPResponse:
-        """The effective configuration."""
-        return HTTPResponse.indented_json({"componentconfig": redacted(render(self._configuration))})
 
     def flagz(self, request: HTTPRequest) -> HTTPResponse:
         """The effective flags."""

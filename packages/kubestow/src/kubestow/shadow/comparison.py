@@ -83,8 +83,8 @@ class ObservedDecision:
     """What a scheduler has decided about a pod, as the API server shows it.
 
     The pod got a ``node``; or was rejected, with the ``message`` of its condition; or it waits on a ``nominated`` node
-    for ``victims`` (uids to names) to leave it. Pods that were ``gone`` (uids) at about that time may have been victims
-    too, and with ``shares_node`` some of the victims were those of another pod that waits there.
+    for ``victims`` (uids to names) to leave it. The ``doubtful`` ones (uids) of these may be those of another
+    nomination for this node, and pods that were ``gone`` (uids) at about that time may have been victims too.
     """
 
     node: str = ""
@@ -92,13 +92,13 @@ class ObservedDecision:
     nominated: str = ""
     victims: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
-    shares_node: bool = False
+    doubtful: frozenset[str] = frozenset()
 
     def evicts(self, victims: Iterable[PodInfo]) -> bool:
         """Whether these are the victims; those that were terminating already are not evicted again."""
         expected = {victim.uid for victim in victims if not victim.terminating}
         possible = self.victims.keys() | self.gone
-        return expected <= possible and (self.shares_node or self.victims.keys() <= expected)
+        return self.victims.keys() - self.doubtful <= expected <= possible
 
     @property
     def text(self) -> str:
@@ -112,10 +112,11 @@ class ObservedDecision:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A verdict, and what was decided here, in words."""
+    """A verdict, and what was decided here, in words; ``node`` is the one chosen or nominated here, "" without one."""
 
     verdict: Verdict
     here: str
+    node: str = ""
 
 
 class DecisionComparer:
@@ -147,22 +148,22 @@ class DecisionComparer:
         self._ties = _Preferring()
         self._pipeline = DecisionPipeline(cluster, self.profiles, self._ties)
 
-    def compare(self, pod: Pod, observed: ObservedDecision, *, thoroughly: bool = False) -> Comparison:
+    def compare(self, pod: PodInfo, observed: ObservedDecision, *, thoroughly: bool = False) -> Comparison:
         """Decide about a pending pod in the cluster as it is, and compare.
 
         ``thoroughly`` compares the node with that of each sample around it, in the order of the nodes here.
         """
-        info = self.cluster.shapes.info(pod)
         self._ties.prefer(observed.node)
-        decision = self._pipeline.decide_by_plugins(info)
-        verdict = self._verdict(info, decision, observed, thoroughly)
-        return Comparison(verdict, _text(decision))
+        decision = self._pipeline.decide_by_plugins(pod)
+        verdict = self._verdict(pod, decision, observed, thoroughly)
+        node, text = _node_and_text(decision)
+        return Comparison(verdict, text, node)
 
-    def side_by_side(self, pod: Pod, node: str) -> NodeComparison | None:
+    def side_by_side(self, pod: PodInfo, node: str) -> NodeComparison | None:
         """A node and the best one in the cluster as it is; None if there are no two such nodes."""
-        info = self.cluster.shapes.info(pod).nominated_to("")
+        profile = self.profiles[pod.spec.scheduler_name]
         try:
-            evaluated, _ = evaluate_nodes(self.cluster, self.profiles[pod.spec.scheduler_name], info)
+            evaluated, _ = evaluate_nodes(self.cluster, profile, pod.nominated_to(""))
         except KubestowError:
             return None
         best = evaluated.at(int(evaluated.rows[0])) if len(evaluated.rows) else None
@@ -170,29 +171,37 @@ class DecisionComparer:
             return None
         return NodeComparison(evaluated.node(node), best)
 
-    def better_nodes(self, pod: Pod, node: str) -> frozenset[str]:
+    def better_nodes(self, pod: PodInfo, node: str) -> frozenset[str]:
         """The feasible nodes with a higher total than a node, or all if the pod does not fit there."""
-        info = self.cluster.shapes.info(pod)
-        evaluation = self.profiles[pod.spec.scheduler_name].evaluations.of(info)
-        feasibility = evaluation.find_feasible(info)
+        evaluation = self.profiles[pod.spec.scheduler_name].evaluations.of(pod)
+        feasibility = evaluation.find_feasible(pod)
         if feasibility.error is not None or not feasibility.count:
             return frozenset()
         rows = Nodes(self.cluster.nodes, feasibility.rows).row_numbers
-        totals = evaluation.compute_totals(info, rows)
+        totals = evaluation.compute_totals(pod, rows)
         own = totals[rows == self.cluster.nodes.rows.get(node, -1)]
         names = self.cluster.nodes.names
         better = rows[totals > own[0]] if len(own) else rows
         return frozenset(names[row] for row in better.tolist())
 
+    def fits(self, pod: Pod, node: str) -> bool:
+        """Whether a pod fits on a node. False also for one that cannot be read."""
+        try:
+            info = self.cluster.shapes.info(pod)
+            feasibility = self.profiles[pod.spec.scheduler_name].evaluations.of(info).find_feasible(info)
+        except KubestowError:
+            return False
+        return feasibility.error is None and bool(feasibility.passing[self.cluster.nodes.rows[node]])
+
     # -- verdicts ----------------------------------------------------------------------------------------------------
 
-    def _verdict(self, info: PodInfo, decision: Decision, observed: ObservedDecision, thoroughly: bool) -> Verdict:
+    def _verdict(self, pod: PodInfo, decision: Decision, observed: ObservedDecision, thoroughly: bool) -> Verdict:
         if observed.node:
             if not isinstance(decision, Scheduled):
                 return Verdict.REJECTED if isinstance(decision, Unschedulable) else Verdict.OTHER_OUTCOME
             if decision.node_name == observed.node:
                 return Verdict.EQUAL_NODE if self._ties.has_chosen else Verdict.SAME_NODE
-            if self._is_best_of_a_sample(info, decision, observed.node, thoroughly):
+            if self._is_best_of_a_sample(pod, decision, observed.node, thoroughly):
                 return Verdict.SAMPLED_NODE
             return Verdict.OTHER_NODE
         if not isinstance(decision, Unschedulable):
@@ -207,9 +216,9 @@ class DecisionComparer:
             if observed.evicts(found.victims):
                 return Verdict.SAME_VICTIMS
             return Verdict.EQUAL_VICTIMS if self._evicts_alike(observed, found.victims) else Verdict.OTHER_VICTIMS
-        return self._compare_victims(info, decision, observed)
+        return self._compare_victims(pod, decision, observed)
 
-    def _compare_victims(self, info: PodInfo, decision: Unschedulable, observed: ObservedDecision) -> Verdict:
+    def _compare_victims(self, pod: PodInfo, decision: Unschedulable, observed: ObservedDecision) -> Verdict:
         """Of another node than the one here: whether its victims are right, and rated equal."""
         found = decision.post_filter.nominating_result
         candidates = None if found is None else found.extender_candidates
@@ -222,7 +231,7 @@ class DecisionComparer:
             return Verdict.OTHER_VICTIMS
         if not better:
             return Verdict.EQUAL_VICTIMS
-        percentage, least = self._candidates.get(info.spec.scheduler_name, (_ALL_NODES, 0))
+        percentage, least = self._candidates.get(pod.spec.scheduler_name, (_ALL_NODES, 0))
         assert decision.feasibility is not None
         potential = int(np.count_nonzero(decision.feasibility.diagnose().with_code(Code.UNSCHEDULABLE)))
         searched = max(potential * percentage // 100, least, 1)
@@ -241,25 +250,27 @@ class DecisionComparer:
     def _importance(self, pods: Iterable[PodInfo]) -> Counter[tuple[Any, ...]]:
         return Counter((pod.priority, pod.status.start_time, self._budgets.covering(pod.shape)) for pod in pods)
 
-    def _is_best_of_a_sample(self, info: PodInfo, decision: Scheduled, node: str, thoroughly: bool) -> bool:
+    def _is_best_of_a_sample(self, pod: PodInfo, decision: Scheduled, node: str, thoroughly: bool) -> bool:
         """Whether there is a sample of feasible nodes, as many as the profile scores, of which a node is the best.
 
         The order in which the scheduler walks over its nodes, and where it begins, are not known here.
         """
-        row = self.cluster.nodes.rows.get(node, -1)
-        feasibility = decision.feasibility
-        rows = Nodes(self.cluster.nodes, feasibility.rows).row_numbers
+        row = self.cluster.nodes.rows.get(node)
+        feasibility, evaluation = decision.feasibility, decision.evaluation
         candidates = feasibility.candidates
-        if feasibility.tried_nominated_node_only or candidates is None or row not in rows:
+        if row is None or not feasibility.passing[row] or feasibility.tried_nominated_node_only or candidates is None:
             return False
-        percentage = self._percentages[info.spec.scheduler_name]
+        percentage = self._percentages[pod.spec.scheduler_name]
         size = feasible_nodes_to_find(int(np.count_nonzero(candidates)), percentage)
-        if len(rows) <= size:
+        if feasibility.count <= size:
             return False
-        totals = decision.evaluation.compute_totals(info, rows)
-        worst = rows[np.argsort(totals, kind="stable")]
+        rows = Nodes(self.cluster.nodes, feasibility.rows).row_numbers
+        totals = evaluation.compute_totals(pod, rows)
+        if not evaluation.totals_depend_on_rows:
+            return bool(np.count_nonzero(totals <= totals[rows.searchsorted(row)]) >= size)
+        worst = rows[np.argpartition(totals, size - 1)[:size]]  # the last of these is no worse than the others
         worst = worst[worst != row]
-        if self._is_best(info, decision, np.append(worst[: size - 1], row), row):
+        if self._is_best(pod, decision, np.append(worst[: size - 1], row), row):
             return True
         if not thoroughly:
             return False
@@ -267,11 +278,11 @@ class DecisionComparer:
         order = order[np.isin(order, rows)]
         order = np.roll(order, -int(np.flatnonzero(order == row)[0]))
         samples = (np.roll(order, shift)[:size] for shift in range(size))
-        return any(self._is_best(info, decision, sample, row) for sample in samples)
+        return any(self._is_best(pod, decision, sample, row) for sample in samples)
 
-    def _is_best(self, info: PodInfo, decision: Scheduled, sample: NDArray[np.intp], row: int) -> bool:
+    def _is_best(self, pod: PodInfo, decision: Scheduled, sample: NDArray[np.intp], row: int) -> bool:
         rows = np.sort(sample)
-        totals = decision.evaluation.compute_totals(info, rows)
+        totals = decision.evaluation.compute_totals(pod, rows)
         return bool(totals[rows == row][0] == totals.max())
 
 
@@ -294,15 +305,16 @@ class _Preferring:
         return int(rows[cluster.nodes.name_rank()[rows].argmin()])
 
 
-def _text(decision: Decision) -> str:
-    """The decision in the words of :attr:`ObservedDecision.text`."""
+def _node_and_text(decision: Decision) -> tuple[str, str]:
+    """The node that is chosen or nominated, and the decision in the words of :attr:`ObservedDecision.text`."""
     if isinstance(decision, Scheduled):
-        return decision.node_name
+        return decision.node_name, decision.node_name
     found = decision.post_filter.nominating_result if isinstance(decision, Unschedulable) else None
     if found is not None and found.nominated_node_name:
         victims = {victim.uid: victim.key for victim in found.victims}
-        return ObservedDecision(nominated=found.nominated_node_name, victims=victims).text
-    return ObservedDecision(message=decision.message).text
+        nominated = found.nominated_node_name
+        return nominated, ObservedDecision(nominated=nominated, victims=victims).text
+    return "", decision.message
 
 
 def document_of(found: NodeComparison) -> dict[str, Any]:

@@ -38,7 +38,9 @@ MOST_CHANGES = 8192
 class Change:
     """One change of an object, None for one that is not there; ``number`` counts changes, ``time`` is in seconds.
 
-    ``is_own`` says that the scheduler itself has made it: it has bound the pod, or nominated it.
+    ``is_own`` says that the scheduler itself has made it: it has bound the pod, or nominated it. ``version`` is the
+    resourceVersion as a number, by which changes of all kinds are in the order in which the API server made them; 0 if
+    it is not known.
     """
 
     number: int
@@ -48,6 +50,7 @@ class Change:
     old: Any
     new: Any
     is_own: bool
+    version: int = 0
 
     @property
     def object_id(self) -> ObjectID:
@@ -139,14 +142,15 @@ class StateHistory:
     def expect(self, resource: Resource, event_type: str, obj: Any, time: float) -> Change | None:
         """What a watch event will change, None for a repeated one. It has to be applied next."""
         key = (obj.metadata.namespace, obj.metadata.name)
-        return self._change(resource, key, None if event_type == "DELETED" else obj, time)
+        version = obj.metadata.resource_version
+        return self._change(resource, key, None if event_type == "DELETED" else obj, time, version)
 
     def apply(self, resource: Resource, event_type: str, obj: Any, change: Change | None) -> None:
         """Apply a watch event, with what was expected of it."""
         self.cache.apply(resource, event_type, obj)
         self._keep([change])
 
-    def _change(self, resource: Resource, key: Key, new: Any, time: float) -> Change | None:
+    def _change(self, resource: Resource, key: Key, new: Any, time: float, version: str = "") -> Change | None:
         old = self.cache.observed(resource, key)
         if resource == PODS and new is not None and is_terminal(new.status.phase):
             new = None
@@ -158,7 +162,8 @@ class StateHistory:
             return None
         number = self.next_number
         self.next_number += 1
-        return Change(number, time, resource, key, old, new, self._is_own(resource, old, new))
+        is_own = self._is_own(resource, old, new)
+        return Change(number, time, resource, key, old, new, is_own, int(version) if version.isdecimal() else 0)
 
     def _is_own(self, resource: Resource, old: Any, new: Any) -> bool:
         if resource != PODS or old is None or new is None or old.spec.scheduler_name not in self._scheduler_names:

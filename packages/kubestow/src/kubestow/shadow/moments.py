@@ -10,8 +10,10 @@ of their bindings. The order of the queue is tried before others.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from kubestow.scheduling.events.resources import PODS
 from kubestow.shadow.history import Change, Moment, ObjectID
@@ -21,6 +23,7 @@ MOST_MOMENTS = 600
 
 #: Of the scheduler's own changes that are nearest to the decision, so many are tried in pairs.
 _PAIRED = 12
+T, U = TypeVar("T"), TypeVar("U")
 Cut = tuple[int, tuple[tuple[str, int], ...]]
 
 
@@ -59,17 +62,17 @@ class Moments:
         """The state that this watch had delivered before the decision."""
 
     def all(self, nodes: Collection[str]) -> Iterator[Moment]:
-        """Combinations of what was known of other changes and of own ones, both nearest first.
+        """Combinations of what was known of other changes and of own ones.
 
-        Own changes on some ``nodes`` come before those on others.
+        Changes on some ``nodes`` come before those on others, and then the nearest first.
         """
         seen: set[Moment] = set()
-        cuts = list(itertools.islice(self._cuts(), MOST_MOMENTS))
+        cuts = list(itertools.islice(self._cuts(nodes), MOST_MOMENTS))
         own_sets = list(dict.fromkeys(itertools.islice(self._own_sets(nodes), MOST_MOMENTS)))
-        few = MOST_MOMENTS // 4
-        alone = [(cuts[0], own) for own in own_sets[:few]]
-        usual = [(cut, own) for cut in cuts[:few] for own in own_sets[:2]]
-        for cut, own in (*alone, *usual, *_diagonally(cuts, own_sets)):
+        late = ((cut, own) for cut in cuts for own in dict.fromkeys((self._before(_of_pods(cut)), own_sets[0])))
+        alone = ((cuts[0], own) for own in own_sets)
+        likely = itertools.islice(_alternating(late, alone), MOST_MOMENTS * 2 // 3)
+        for cut, own in (*likely, *_diagonally(cuts, own_sets)):
             if len(seen) >= MOST_MOMENTS:
                 return
             moment = self._moment(cut, own)
@@ -88,11 +91,11 @@ class Moments:
         return replace(moment, own=frozenset(own))
 
     @property
-    def gone(self) -> list[ObjectID]:
-        """The pods that were deleted before their bindings: the scheduler may have assumed them on any node."""
+    def gone(self) -> list[Change]:
+        """The deletions of pods before their bindings, the latest first: they may have been assumed on any node."""
         return [
-            change.object_id
-            for change in self.changes
+            change
+            for change in reversed(self.changes)
             if change.resource == PODS and change.is_deletion and not change.old.spec.node_name
             if change.old.spec.scheduler_name == self._decision.old.spec.scheduler_name
             if self._created.get(change.object_id, -1) < self._decision.number
@@ -141,38 +144,79 @@ class Moments:
 
     # -- changes by others ---------------------------------------------------------------------------------------------
 
-    def _cuts(self) -> Iterator[Cut]:
+    def _cuts(self, nodes: Collection[str]) -> Iterator[Cut]:
+        """How far the watches of the scheduler may have been: all of them, one of them, and two of them apart."""
         here = self._decision.number
-        others = [
-            change
-            for change in self.changes
-            if not change.is_own and change.number not in self._effects and change is not self._decision
-            if change.resource != PODS or change.node_name or change.key == self._decision.key
-        ]
+        points: dict[str, list[Change]] = {}
+        for change in self.changes:
+            if change.is_own or change.number in self._effects or change is self._decision:
+                continue
+            if change.resource != PODS or change.node_name or change.key == self._decision.key:
+                points.setdefault(change.resource.plural, []).append(change)
+        ordered = [self._nearest(changes, nodes) for changes in points.values()]
+        timeline = _Timeline(self.changes)
         yield here, ()
-        boundaries = _boundaries(others, here)
-        yield from ((number, ()) for number in boundaries)
-        plurals = list(dict.fromkeys(change.resource.plural for change in others))
-        if len(plurals) > 1:
-            for number in boundaries:
-                yield from ((here, ((plural, number),)) for plural in plurals)
-            for one, other in itertools.permutations(plurals, 2):
-                for pair in itertools.product(boundaries, repeat=2):
-                    yield here, ((one, pair[0]), (other, pair[1]))
+        yield here, timeline.points(self._decision.version)
+        for change in _alternating(*ordered):
+            is_earlier = change.number < here
+            yield here, timeline.points(change.version if is_earlier else change.version + 1)
+            yield here, ((change.resource.plural, _beyond(change, here)),)
+        bounds = [[(change.resource.plural, _beyond(change, here)) for change in changes] for changes in ordered]
+        for one, other in itertools.combinations(bounds, 2):
+            for pair in _diagonally(one, other):
+                yield here, pair
+
+    def _nearest(self, changes: Iterable[Change], nodes: Collection[str]) -> list[Change]:
+        """Those on some nodes first, the nearest first; of the others also some from the whole time."""
+        nearest = sorted(changes, key=lambda change: abs(change.number - self._decision.number))
+        there = [change for change in nearest if change.node_name in nodes]
+        elsewhere = [change for change in nearest if change.node_name not in nodes]
+        return list(dict.fromkeys((*there, *_alternating(elsewhere, _coarsely(elsewhere)))))
 
     def _moment(self, cut: Cut, own: frozenset[int]) -> Moment:
         """The moment of a cut, in which pods are between their bounds: the pod existed, and was not decided about."""
         number, upto = cut
-        pods = dict(upto).get(PODS.plural, number)
-        bounded = min(max(pods, self._arrival + 1), self._decision.number)
+        bounded = min(max(_of_pods(cut), self._arrival + 1), self._decision.number)
         others = tuple(entry for entry in upto if entry[0] != PODS.plural)
         return Moment(number, own, (*others, (PODS.plural, bounded)), self._effects | {self._decision.number})
 
 
-def _boundaries(changes: Iterable[Change], here: int) -> list[int]:
-    """The points before the earlier changes and behind the later ones, the nearest first."""
-    points = {change.number if change.number < here else change.number + 1 for change in changes}
-    return sorted(points, key=lambda number: abs(number - here))
+class _Timeline:
+    """The changes of each kind in the order of their versions, which is the same in all watches of a kind."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        by_kind: dict[str, list[Change]] = {}
+        for change in changes:
+            by_kind.setdefault(change.resource.plural, []).append(change)
+        #: The numbers of the changes of each kind, and their versions; of changes without one that of those before.
+        self._kinds = {
+            plural: ([c.number for c in of_kind], list(itertools.accumulate((c.version for c in of_kind), max)))
+            for plural, of_kind in by_kind.items()
+        }
+
+    def points(self, version: int) -> tuple[tuple[str, int], ...]:
+        """How far the watch of each kind was when the API server was at a version, the changes below it included.
+
+        This watch may have delivered one kind much later than another one.
+        """
+        return tuple(
+            (
+                plural,
+                numbers[position] if (position := bisect_left(versions, version)) < len(numbers) else numbers[-1] + 1,
+            )
+            for plural, (numbers, versions) in self._kinds.items()
+        )
+
+
+def _of_pods(cut: Cut) -> int:
+    """How far the watch of pods was."""
+    number, upto = cut
+    return dict(upto).get(PODS.plural, number)
+
+
+def _beyond(change: Change, here: int) -> int:
+    """The point before an earlier change, or behind a later one."""
+    return change.number if change.number < here else change.number + 1
 
 
 def _rank(change: Change, arrival: int) -> tuple[int, int]:
@@ -180,7 +224,21 @@ def _rank(change: Change, arrival: int) -> tuple[int, int]:
     return -(change.old.spec.priority or 0), arrival
 
 
-def _diagonally(first: Sequence[Cut], second: Sequence[frozenset[int]]) -> Iterator[tuple[Cut, frozenset[int]]]:
+def _coarsely(items: Sequence[T]) -> Iterator[T]:
+    """All items: the one in the middle, then those in the middle of the halves, and so on."""
+    step = 1 << len(items).bit_length()
+    while step > 1:
+        yield from items[step // 2 - 1 :: step]
+        step //= 2
+
+
+def _alternating(*series: Iterable[T]) -> Iterator[T]:
+    """The first of each series, then the second of each, and so on."""
+    for together in itertools.zip_longest(*series):
+        yield from (each for each in together if each is not None)
+
+
+def _diagonally(first: Sequence[T], second: Sequence[U]) -> Iterator[tuple[T, U]]:
     """All pairs, those of which both are near the beginning first."""
     for total in range(len(first) + len(second) - 1):
         for place in range(max(0, total - len(second) + 1), min(total, len(first) - 1) + 1):

@@ -79,36 +79,56 @@ class Preemptions:
     ) -> ObservedDecision:
         """A nomination with the pods that were evicted from the node for it since a time.
 
-        ``changes`` are those around the nomination, which ``change`` shows.
+        ``changes`` are those around the nomination, which ``change`` shows. A pod preempts again only after all of its
+        victims have been evicted, so those of its next nomination come after them. Where one ends and the other begins
+        is not known: evictions between two nominations may belong to either.
         """
         own, priority, node = change.old.metadata.uid, change.old.spec.priority or 0, observed.nominated
-        evicted = {
-            eviction.new.metadata.uid: f"{eviction.key[0]}/{eviction.key[1]}"
-            for eviction in self._evictions
-            if eviction.time >= since and eviction.new.spec.node_name == node
-            if (eviction.new.spec.priority or 0) < priority
-            if self._preemptors.get(eviction.new.metadata.uid, own) == own
-        }
+        evicted: dict[str, str] = {}
+        doubtful: set[str] = set()
+        before, after = self._own_nominations(change, since)
+        for eviction in self._evictions:
+            pod = eviction.new
+            if eviction.time < since or pod.spec.node_name != node or (pod.spec.priority or 0) >= priority:
+                continue
+            if self._preemptors.get(pod.metadata.uid, own) != own or (after and eviction.number > after.number):
+                continue
+            evicted[pod.metadata.uid] = f"{eviction.key[0]}/{eviction.key[1]}"
+            if before if eviction.number < change.number else after:
+                doubtful.add(pod.metadata.uid)
         gone = frozenset(
             each.old.metadata.uid
             for each in changes
             if each.resource == PODS and each.is_deletion and each.old.spec.node_name == node
             if self._preemptors.get(each.old.metadata.uid, own) == own
         )
-        shares_node = any(uid not in self._preemptors for uid in evicted) and any(
+        if any(uid not in self._preemptors for uid in evicted) and any(
             each.time >= since and each.key != change.key and each.new.status.nominated_node_name == node
             for each in self._nominations
-        )
-        return replace(observed, victims=evicted, gone=gone, shares_node=shares_node)
+        ):
+            doubtful |= evicted.keys()
+        return replace(observed, victims=evicted, gone=gone, doubtful=frozenset(doubtful))
 
     def effects(self, observed: ObservedDecision, changes: Sequence[Change]) -> Iterator[frozenset[int]]:
-        """The numbers of the changes of victims from their evictions on: of all, or of some if the node is shared."""
-        first = {e.object_id: e.number for e in self._evictions if e.new.metadata.uid in observed.victims}
+        """The numbers of the changes of victims from their evictions on: of all, or without some of the doubtful."""
+        first = {e.object_id: e for e in self._evictions if e.new.metadata.uid in observed.victims}
+        doubtful = [key for key, eviction in first.items() if eviction.new.metadata.uid in observed.doubtful]
         sets = itertools.chain.from_iterable(
-            itertools.combinations(first, count) for count in range(len(first), -1, -1)
+            itertools.combinations(doubtful, count) for count in range(len(doubtful) + 1)
         )
-        for victims in itertools.islice(sets, _MOST_VICTIM_SETS if observed.shares_node else 1):
-            yield frozenset(c.number for c in changes if c.object_id in victims and c.number >= first[c.object_id])
+        for others in itertools.islice(sets, _MOST_VICTIM_SETS):
+            victims = first.keys() - set(others)
+            yield frozenset(
+                c.number for c in changes if c.object_id in victims and c.number >= first[c.object_id].number
+            )
+
+    def _own_nominations(self, change: Change, since: float) -> tuple[Change | None, Change | None]:
+        """The nominations of the same pod before a nomination, since a time, and after it."""
+        uid = change.old.metadata.uid
+        own = [each for each in self._nominations if each.old.metadata.uid == uid and each.time >= since]
+        before = [each for each in own if each.number < change.number]
+        after = [each for each in own if each.number > change.number]
+        return before[-1] if before else None, after[0] if after else None
 
 
 def condition_of(pod: Pod, kind: str) -> PodCondition | None:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kubestow import config
-from kubestow.api.core import Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.explanation.node_tables import NodeComparison
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.profile import Registry
@@ -29,7 +29,7 @@ from kubestow.scheduling.events.watch_cache import WatchCache
 from kubestow.scheduling.extenders.stages import takes_part
 from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import Comparison, DecisionComparer, ObservedDecision, Verdict
-from kubestow.shadow.history import Change, Moment, StateHistory
+from kubestow.shadow.history import Change, Moment, ObjectID, StateHistory
 from kubestow.shadow.moments import MOST_MOMENTS, Moments
 from kubestow.shadow.preemptions import PREEMPTED_EVENTS, Preemptions, condition_of
 
@@ -47,6 +47,8 @@ _BEHIND = "too much has happened before it could be looked at again"
 _MOST_OPEN, _FEW_OPEN = 2000, 50
 #: Steps towards a moment at which no node is better than the chosen one.
 _STEPS = 6
+#: Moments that are tried before it is supposed that deleted pods were assumed on nodes.
+_LIKELY = 48
 #: In the message of an attempt in which preemption found nothing; without it a nominated pod has preempted again.
 _PREEMPTION = "preemption: "
 #: In the message of a preemption since Behaviour.PREEMPTION_REPORTS_WHAT_IT_FOUND, also where the nomination stays.
@@ -106,7 +108,7 @@ class ShadowCounts:
         return 100.0 * (self.compared - self.differing) / self.compared if self.compared else 100.0
 
 
-_Compare = Callable[[Change, ObservedDecision], Comparison]
+_Compare = Callable[[Change, PodInfo, ObservedDecision], Comparison]
 
 
 @dataclass(slots=True)
@@ -200,11 +202,14 @@ class Shadow:
 
     def _note(self, change: Change, observed: ObservedDecision, compare: _Compare) -> None:
         """Compare a decision at once, or leave it for later. Raises KubestowError for a pod that cannot be read."""
-        if reason := self._incomparable(change.old, observed):
+        pod = self.cache.known(change.old.metadata.uid)
+        if pod is None or pod.pod is not change.old:  # the change has been applied
+            pod = self.cache.cluster.shapes.info(change.old)
+        if reason := self._incomparable(pod, observed):
             self._leave_out(change, observed, reason)
             return
-        later = observed.nominated or change.old.spec.volumes or change.old.spec.resource_claims
-        found = None if later else compare(change, observed)
+        later = observed.nominated or pod.spec.volumes or pod.spec.resource_claims
+        found = None if later else compare(change, pod, observed)
         if found is not None and found.verdict.agrees:
             self._report(change, observed, found)
             return
@@ -231,30 +236,29 @@ class Shadow:
             return None
         return ObservedDecision(message=condition.message)
 
-    def _incomparable(self, pod: Pod, observed: ObservedDecision) -> str:
+    def _incomparable(self, pod: PodInfo, observed: ObservedDecision) -> str:
         """Why a decision about a pod cannot be made here by itself; empty if it can."""
-        info = self.cache.cluster.shapes.info(pod)
-        if any(takes_part(extender, info) for extender in self._extenders):
+        if any(takes_part(extender, pod) for extender in self._extenders):
             return "an extender takes part in decisions about this pod"
         profile = self._comparer.profiles[pod.spec.scheduler_name]
-        gang = profile.gangs.gang_of(info)
+        gang = profile.gangs.gang_of(pod)
         if gang is None:
             return ""
         if not observed.node:
             return "the pods of a group are rejected, and preempt, together"
-        if profile.gangs.generate_placements(gang, [info], self.cache.cluster.all_nodes()) is not None:
+        if profile.gangs.generate_placements(gang, [pod], self.cache.cluster.all_nodes()) is not None:
             return "its group is placed in one topology domain, which is chosen for all of its pods"
         return ""
 
-    def _compare_now(self, change: Change, observed: ObservedDecision) -> Comparison:
+    def _compare_now(self, _: Change, pod: PodInfo, observed: ObservedDecision) -> Comparison:
         """Compare with the decision from the state of now, in which the change has not been applied yet."""
-        return self._comparer.compare(change.old, observed)
+        return self._comparer.compare(pod, observed)
 
-    def _compare_earlier(self, change: Change, observed: ObservedDecision) -> Comparison:
+    def _compare_earlier(self, change: Change, pod: PodInfo, observed: ObservedDecision) -> Comparison:
         """Compare with the decision from the state of now without the change, which has been applied."""
         with self._history.travelling([change]) as go_to:
             go_to(Moment(change.number, frozenset(), (), frozenset({change.number})))
-            return self._comparer.compare(change.old, observed)
+            return self._comparer.compare(pod, observed)
 
     def judge(self, *, everything: bool = False) -> bool:
         """Look again at the decisions that are old enough, or at all that are left.
@@ -399,6 +403,8 @@ class _Search:
         #: Puts the cache into the state at a moment, while the search goes on.
         self._go_to: Callable[[Moment], None]
         self.first: Comparison | None = None
+        #: The nodes that were chosen here, or nominated.
+        self.nodes_here: set[str] = set()
         self.nodes: NodeComparison | None = None
         self.race: tuple[str, ...] = ()
         self.tried = 0
@@ -423,11 +429,27 @@ class _Search:
     def _all(
         self, changes: Sequence[Change], effects: Sequence[frozenset[int]], most: int
     ) -> Iterator[tuple[Moments, Moment]]:
-        """The moments to try: the most likely ones of each set of effects before many of one of them."""
-        for count, caused in itertools.product(dict.fromkeys((0, most)), effects):
+        """The moments to try: the most likely ones of each set of effects before many of one of them.
+
+        That a pod was assumed which no watch has shown on a node is less likely than what the watches have shown, and
+        is tried after a few of the other moments.
+        """
+        begun = []
+        for caused in effects:
             moments = Moments(self._change, changes, self._history.created, caused, RACE_SECONDS)
-            for moment in self._tried(moments, self.observed, count):
-                yield moments, moment
+            ends: list[Moment] = []
+            nodes = {name for name in (self.observed.node, self.observed.nominated) if name}
+            yield from ((moments, moment) for moment in self._leading(moments, nodes, ends))
+            begun.append((moments, ends, itertools.islice(moments.all(nodes), most)))
+        if not most:
+            return
+        for moments, ends, others in begun:
+            yield from ((moments, moment) for moment in itertools.islice(others, _LIKELY))
+            for moment in dict.fromkeys(ends):
+                if assumed := self._assumed(moments, moment):
+                    yield moments, replace(moment, assumed=assumed)
+        for moments, _, others in begun:
+            yield from ((moments, moment) for moment in others)
 
     def _compare(self, observed: ObservedDecision) -> Comparison | None:
         """Compare in the state that the cache is in; None if the pod is not pending in it."""
@@ -436,40 +458,51 @@ class _Search:
             return None
         self.tried += 1
         found = self._comparer.compare(pod, observed, thoroughly=self.first is None)
+        if found.node:
+            self.nodes_here.add(found.node)
         if self.first is None:
             self.first = found
             if observed.node and not found.verdict.agrees:
                 self.nodes = self._comparer.side_by_side(pod, observed.node)
         return found
 
-    def _pod(self) -> Pod | None:
-        pod: Pod | None = self._history.cache.observed(PODS, self._change.key)
-        if pod is None or pod.spec.node_name or pod.metadata.uid != self._change.old.metadata.uid:
-            return None
-        return pod
+    def _pod(self) -> PodInfo | None:
+        pod = self._history.cache.known(self._change.old.metadata.uid)
+        return None if pod is None or pod.is_assigned else pod
 
-    def _tried(self, moments: Moments, observed: ObservedDecision, most: int) -> Iterator[Moment]:
-        """The moments to try: the plain one and that of the queue's order, those to which they lead, and others.
+    def _leading(self, moments: Moments, nodes: set[str], ends: list[Moment]) -> Iterator[Moment]:
+        """The plain moment and that of the queue's order, and those to which they lead.
 
-        There are at most so many (``most``) of the others.
+        Added to ``nodes`` are those that are chosen here or better than the one that was chosen, and to ``ends`` the
+        last moments, if there are better nodes at them.
         """
-        beginnings = (moments.plain, moments.in_queue_order())
-        yield from beginnings
-        nodes: set[str] = set()
-        for moment in beginnings if observed.node and moments.free else ():
-            for _ in range(_STEPS):
+        node = self.observed.node
+        for moment in (moments.plain, moments.in_queue_order()):
+            yield moment
+            nodes |= self.nodes_here
+            for _ in range(_STEPS if node and moments.free else 0):
                 self._go_to(moment)
                 if (pod := self._pod()) is None:
                     break
-                better = self._comparer.better_nodes(pod, observed.node)
-                nodes |= {*better, observed.node}
-                following = moments.without(moment, better, observed.node)
+                better = self._comparer.better_nodes(pod, node)
+                nodes |= better
+                following = moments.without(moment, better, node)
                 if following == moment:
-                    if len(better) <= len(moments.gone):
-                        yield replace(moment, assumed=tuple(zip(moments.gone, sorted(better), strict=False)))
+                    ends.append(moment)
                     break
                 moment = following
                 yield moment
-        if observed.nominated:
-            nodes.add(observed.nominated)
-        yield from itertools.islice(moments.all(nodes), most)
+
+    def _assumed(self, moments: Moments, moment: Moment) -> tuple[tuple[ObjectID, str], ...]:
+        """Deleted pods and the better nodes on which they may have been assumed; empty if some such node is left."""
+        self._go_to(moment)
+        if (pod := self._pod()) is None:
+            return ()
+        gone, found = list(moments.gone), []
+        for better in sorted(self._comparer.better_nodes(pod, self.observed.node)):
+            fitting = next((each for each in gone if self._comparer.fits(each.old, better)), None)
+            if fitting is None:
+                return ()
+            gone.remove(fitting)
+            found.append((fitting.object_id, better))
+        return tuple(found)

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from kubestow import config
 from kubestow.api.core import Node, Pod, ResourceRequirements
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, NodeRow, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, NodeRows, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.gang import PlacementGeneratePlugin, PlacementScorePlugin
@@ -247,17 +247,21 @@ class _Contract:
             raise self._violation("reads_requests", info, "Filter depends on the pod's requests")
 
     def check_rows(self, info: PodInfo) -> None:
-        """The optional forms for single rows have the results of the forms for many nodes."""
+        """The optional forms for rows have the results of the forms for many nodes."""
         probe = self._subject.probe(info)
-        all_nodes = self._cluster.all_nodes()
-        for row in range(len(all_nodes)):
-            view, node = Nodes(self._cluster.nodes, slice(row, row + 1)), NodeRow(self._cluster.nodes, row)
-            if probe.filters and type(probe.plugin).filter_row is not FilterPlugin.filter_row:
-                self._compare("Filter", info, view, [probe.key_of(node)], probe.keys(view))
-            if probe.scores and type(probe.plugin).score_row is not ScorePlugin.score_row:
+        kind, table, all_nodes = type(probe.plugin), self._cluster.nodes, self._cluster.all_nodes()
+        every_row = range(len(all_nodes))
+        for rows in (*([row] for row in every_row), list(every_row)):
+            view, nodes = Nodes(table, np.array(rows, np.intp)), NodeRows(table, rows)
+            if probe.filters and (kind.filter_row, kind.filter_rows) != (
+                FilterPlugin.filter_row,
+                FilterPlugin.filter_rows,
+            ):
+                self._compare("Filter", info, view, probe.keys_of_rows(nodes), probe.keys(view))
+            if probe.scores and (kind.score_row, kind.score_rows) != (ScorePlugin.score_row, ScorePlugin.score_rows):
                 scores = probe.raw_scores(all_nodes)
                 if scores is not None:
-                    self._compare("Score", info, view, [probe.score_of(node)], [scores.item(row)])
+                    self._compare("Score", info, view, probe.scores_of_rows(nodes), scores[rows].tolist())
 
     def check_views(self, info: PodInfo) -> None:
         """The result for a node does not depend on the other nodes of the view."""

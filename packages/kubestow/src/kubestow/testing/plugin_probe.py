@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.views import NodeRow, Nodes
+from kubestow.cluster.nodes.views import NodeRows, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
@@ -54,12 +54,18 @@ class ReadOnlyRuntime(FrameworkRuntime):
         self._raise_if_changed(plugin, extension_point, arguments, before)
         return result
 
-    def call_on_row(
-        self, plugin: Plugin, extension_point: str, method: Callable[..., int], state: Any, pod: PodInfo, node: Any
-    ) -> int:
-        """Call a method of a plugin for a row. Raises PluginError if it changes the cluster or the pod."""
+    def call_on_rows(
+        self,
+        plugin: Plugin,
+        extension_point: str,
+        method: Callable[..., list[int]],
+        state: Any,
+        pod: PodInfo,
+        nodes: NodeRows,
+    ) -> list[int]:
+        """Call a method of a plugin for rows. Raises PluginError if it changes the cluster or the pod."""
         before = self._fingerprint((pod,))
-        result = super().call_on_row(plugin, extension_point, method, state, pod, node)
+        result = super().call_on_rows(plugin, extension_point, method, state, pod, nodes)
         self._raise_if_changed(plugin, extension_point, (pod,), before)
         return result
 
@@ -122,13 +128,13 @@ class PluginProbe:
         verdict = self._runtime.run_filter_plugin(self.plugin, self._state, self._info, nodes)
         return [0] * len(nodes) if verdict is None else verdict.keys.tolist()
 
-    def key_of(self, node: NodeRow) -> int:
-        """Run Filter for a single row; its key."""
-        return self._runtime.run_filter_plugin_on_rows(self.plugin, self._state, self._info, [node])[0]
+    def keys_of_rows(self, nodes: NodeRows) -> list[int]:
+        """Run Filter for rows, by its form for these; the key of each."""
+        return self._runtime.run_filter_plugin_on_rows(self.plugin, self._state, self._info, nodes)
 
-    def score_of(self, node: NodeRow) -> int:
-        """Run Score for a single row, after the PreScore of the last :meth:`raw_scores`."""
-        return self._runtime.run_score_plugin_on_rows(self.plugin, self._state, self._info, [node])[0]
+    def scores_of_rows(self, nodes: NodeRows) -> list[int]:
+        """Run Score for rows, by its form for these, after the PreScore of the last :meth:`raw_scores`."""
+        return self._runtime.run_score_plugin_on_rows(self.plugin, self._state, self._info, nodes)
 
     def raw_scores(self, nodes: Nodes) -> NDArray[np.int64] | None:
         """Run PreScore and Score for these nodes, shape (len(nodes),); None if PreScore skips."""

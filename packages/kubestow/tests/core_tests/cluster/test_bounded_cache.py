@@ -51,6 +51,14 @@ def test_a_new_generation_starts_empty() -> None:
     assert cache.get("a") is None
 
 
+def test_a_smaller_budget_evicts_at_once() -> None:
+    cache = BoundedCache[int, int](10)
+    for number in range(6):
+        cache.put(number, number)
+    cache.resize(2)
+    assert [cache.get(number) for number in range(6)] == [None, None, None, None, 4, 5]
+
+
 def test_only_the_entries_to_be_kept_are_retained() -> None:
     cache = BoundedCache[int, int](10)
     for number in range(6):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import pairwise
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,8 @@ from msgspec.structs import replace
 
 from kubestow.api.core import PodStatus
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.journal import EVERY_ROW
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity, KubestowError
 from kubestow.rules.pods import HostPort
@@ -40,6 +43,31 @@ def test_a_confirmed_pod_is_not_forgotten() -> None:
     assert cluster.all_nodes().pod_count.tolist() == [1]
 
 
+def test_a_pod_is_assumed_until_it_is_confirmed() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    info = cluster.shapes.info(pod("a"))
+    assert not cluster.is_assumed(info.uid)
+    cluster.assume(info, "n")
+    assert cluster.is_assumed(info.uid)
+    cluster.put_pod(cluster.shapes.info(pod("a", node="n")))
+    assert not cluster.is_assumed(info.uid)
+
+
+def test_nominations_are_counted_by_node() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    infos = [cluster.shapes.info(pod(name)) for name in "ab"]
+    for info in infos:
+        cluster.nominate(info, "n")
+    assert cluster.nodes.nominated_count.values.tolist() == [2]
+    cluster.drop_nomination(infos[0].uid)
+    assert cluster.nodes.nominated_count.values.tolist() == [1]
+    assert (cluster.nominated_pods("n"), cluster.nomination(infos[1].uid)) == ([infos[1]], "n")
+    cluster.assume(infos[1], "n")  # which ends the nomination
+    assert (cluster.nodes.nominated_count.values.tolist(), cluster.has_nominations) == ([0], False)
+
+
 def test_a_pod_is_assumed_only_once() -> None:
     cluster = Cluster()
     info = cluster.shapes.info(pod("a"))
@@ -61,6 +89,50 @@ def test_copies_of_a_pod_share_their_shape() -> None:
     one, other = (cluster.shapes.info(pod(name, cpu="1", labels={"app": "x"})) for name in "ab")
     assert one.shape is other.shape
     assert cluster.shapes.info(pod("c", cpu="2", labels={"app": "x"})).shape is not one.shape
+
+
+def test_a_family_is_placed_while_one_of_its_pods_is_on_a_node() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    one, other = (cluster.shapes.info(pod(name, cpu=cpu)) for name, cpu in (("a", "1"), ("b", "2")))
+    cluster.assume(one, "n")
+    assert cluster.has_placed(one.shape.family)
+    assert not cluster.has_placed(other.shape.family)
+    cluster.remove_pod(one.uid)
+    assert not cluster.has_placed(one.shape.family)
+
+
+def test_only_a_change_of_a_namespace_is_a_change() -> None:
+    cluster = Cluster()
+    versions = [cluster.namespaces_version]
+    for change in (
+        lambda: cluster.put_namespace("a", {"team": "x"}),
+        lambda: cluster.put_namespace("a", {"team": "x"}),
+        lambda: cluster.put_namespace("a", {"team": "y"}),
+        lambda: cluster.remove_namespace("a"),
+        lambda: cluster.remove_namespace("a"),
+    ):
+        change()
+        versions.append(cluster.namespaces_version)
+    assert [later - earlier for earlier, later in pairwise(versions)] == [1, 0, 1, 1, 0]
+    changes = cluster.journal.since(0)
+    assert changes is not None
+    actions = (Action.ADD, Action.UPDATE, Action.DELETE)
+    assert changes.few[-1] == (EVERY_ROW, ClusterEvent(EventResource.NAMESPACE, Action.DELETE).bits)
+    assert {row for row, _ in changes.few} == {EVERY_ROW}
+    assert len(changes.few) == len(actions)
+
+
+def test_the_journal_has_the_row_of_a_removed_pod() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("other"))
+    cluster.add_node(node("n"))
+    cluster.put_pod(cluster.shapes.info(pod("a", node="n")))
+    position = cluster.journal.position
+    cluster.remove_pod("uid-default-a")
+    changes = cluster.journal.since(position)
+    assert changes is not None
+    assert changes.few == [(1, ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE).bits)]
 
 
 class ClusterMachine(RuleBasedStateMachine):

@@ -57,6 +57,35 @@ def test_a_simulation_is_undone() -> None:
     assert names.pods == [("a", "first")]
 
 
+class ObservedPods:
+    """The pods that exist."""
+
+    def __init__(self) -> None:
+        self.uids: list[str] = []
+
+    def pod_observed(self, info: PodInfo) -> None:
+        self.uids.append(info.uid)
+
+    def pod_ended(self, uid: str) -> None:
+        self.uids.remove(uid)
+
+
+def test_a_listener_to_pods_hears_of_all_of_them_until_it_is_dropped() -> None:
+    cluster = Cluster()
+    dropped, kept = ObservedPods(), ObservedPods()
+    cluster.listen_to_pods(dropped)
+    cluster.listen_to_pods(kept)
+    info = cluster.shapes.info(pod("pending"))
+    cluster.observe_pod(info)
+    heard = dropped.uids
+    assert heard == kept.uids == [info.uid]
+    del dropped
+    gc.collect()
+    cluster.end_pod(info.uid)
+    cluster.observe_pod(cluster.shapes.info(pod("next")))
+    assert (heard, kept.uids) == ([info.uid], ["uid-default-next"])
+
+
 def test_a_listener_is_dropped_with_its_last_reference() -> None:
     cluster = Cluster()
     cluster.add_node(node("a"))

@@ -335,6 +335,42 @@ def test_an_observed_change_is_an_error_during_a_simulation() -> None:
     cluster.put_pod(info_of(cluster, "p0", "n0"))
 
 
+def test_a_pod_that_is_added_in_a_simulation_is_not_assumed() -> None:
+    cluster = Subject().cluster
+    with cluster.simulate() as simulation:
+        simulation.add_pod(info_of(cluster, "p0"), "n0")
+        cluster.assume(info_of(cluster, "p1"), "n0")
+        assert [one.info.name for one in cluster.assumed()] == ["p1"]
+
+
+def test_the_pods_of_a_node_are_in_the_same_order_after_a_simulation() -> None:
+    cluster = Subject().cluster
+    for name in ("p0", "p1", "p2"):
+        cluster.put_pod(info_of(cluster, name, "n0"))
+    before = _names_in_order(cluster)
+    with cluster.simulate() as simulation:
+        simulation.remove_pod(uid("p0"))
+        assert _names_in_order(cluster) == [before[2], before[1]]  # the last takes the place of a removed one
+    assert _names_in_order(cluster) == before
+
+
+def _names_in_order(cluster: Cluster) -> list[str]:
+    pods = cluster.nodes.pod_table
+    slots, _ = pods.slots_on([cluster.nodes.rows["n0"]])
+    return [pods.info(slot).name for slot in slots.tolist()]
+
+
+def test_pods_on_unknown_nodes_are_in_the_same_order_after_a_simulation() -> None:
+    cluster = Subject().cluster
+    for name in ("p0", "p1", "p2"):
+        cluster.put_pod(info_of(cluster, name, "late"))
+    with cluster.simulate() as simulation:
+        simulation.remove_pod(uid("p0"))
+    cluster.add_node(node("late"))
+    slots, _ = cluster.nodes.pod_table.slots_on([cluster.nodes.rows["late"]])
+    assert [cluster.nodes.pod_table.info(slot).name for slot in slots.tolist()] == ["p0", "p1", "p2"]
+
+
 def test_simulations_that_overlap_are_an_error_and_undone() -> None:
     cluster = Subject().cluster
     one, other = cluster.simulate(), cluster.simulate()
@@ -348,6 +384,13 @@ def test_simulations_that_overlap_are_an_error_and_undone() -> None:
     with cluster.simulate():
         cluster.assume(info_of(cluster, "p0"), "n0")
     assert cluster.pod_count == 0
+
+
+def test_host_ports_of_a_pod_that_is_not_placed_are_not_taken() -> None:
+    cluster = Subject().cluster
+    with cluster.simulate() as simulation:
+        simulation.take_host_ports(uid("p0"))
+    assert not any(cluster.nodes.taken_ports(row) for row in range(len(cluster.nodes)))
 
 
 def test_a_simulation_that_has_ended_changes_nothing() -> None:

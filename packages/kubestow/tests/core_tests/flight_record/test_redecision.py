@@ -7,18 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from core_tests.flight_record.records import MemorySink, long_record, recorded, small_record
 from core_tests.scheduling.gangs.groups import TEAMS, group, members
 from kubestow import config
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.flight_record.entries import End
 from kubestow.flight_record.exact_replay import replay
 from kubestow.flight_record.recording import ClusterRecorder
 from kubestow.flight_record.redecision import Redecision, redecide
 from kubestow.flight_record.segment import Segment
 from kubestow.flight_record.writer import segment_paths
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import PreFilterPlugin
+from kubestow.framework.status import Status
 from kubestow.plugins import in_tree_registry
 from kubestow.plugins.configuration_file import read_configuration
+from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.events.resources import with_custom
 from kubestow.testing.builders import node, pod
 from kubestow.testing.memory_cluster import MemoryCluster
@@ -88,6 +95,37 @@ def test_what_others_did_happens_again(tmp_path: Path) -> None:
         "default/leaves": ("node-0", "node-0"),
         "default/waits": ("node-0", "node-0"),
     }
+
+
+class Dated(PreFilterPlugin):
+    """Rejects all pods with the year."""
+
+    name = "Dated"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
+        return Status.unschedulable(f"it is {self.handle.now().year}")
+
+
+def test_plugins_see_the_time_of_the_record(tmp_path: Path) -> None:
+    """Measurements that plugins compare with the time would be from the future, or too old."""
+
+    async def program(cluster: MemoryCluster) -> None:
+        cluster.put(node("node-0"))
+        cluster.put(pod("p"))
+        await asyncio.sleep(5)
+
+    sink = recorded(program)
+    sink.headers[0] = replace(sink.headers[0], began="2031-05-04T03:02:01+00:00")
+    path = tmp_path / "f"
+    path.write_bytes(sink.content())
+    document = {
+        "apiVersion": config.API_VERSION,
+        "kind": config.KIND,
+        "profiles": [{"plugins": {"preFilter": {"enabled": [{"name": "Dated"}]}}}],
+    }
+    registry = find_plugins(classes={"Dated": Dated})
+    (found,) = redecide(Segment(path), read_configuration(document, GATES, registry), registry, GATES).pods
+    assert "it is 2031" in found.message
 
 
 def test_a_run_in_several_files_is_replayed_exactly_in_the_first_and_decided_again_in_the_others(

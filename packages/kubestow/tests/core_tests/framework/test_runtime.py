@@ -8,10 +8,11 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.nodes.views import NodeRow
+from kubestow.cluster.nodes.views import NodeRows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
@@ -26,12 +27,15 @@ from kubestow.framework.interface import (
     PreBindPlugin,
     PreEnqueuePlugin,
     ReservePlugin,
+    ScorePlugin,
+    normalized,
 )
 from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.profile import Profile
 from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.framework.runtime import FrameworkRuntime
-from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.framework.status import SUCCESS, Code, Status, Verdict, aggregate
+from kubestow.framework.validation import in_range
 from kubestow.testing import PluginHarness, node, pod
 
 NODE_ADDED = ClusterEvent(EventResource.NODE, Action.ADD)
@@ -268,6 +272,60 @@ def test_calls_on_single_rows_are_timed_while_durations_are_sampled(is_sampling:
     fixture = Fixture(returning("Keyed", FilterPlugin, filter_row=lambda self, state, pod, node: 7))
     plugins = fixture.runtime.plugins
     runtime = FrameworkRuntime(plugins, monotonic=lambda: float(next(ticks)), observer=observer)
-    row = NodeRow(fixture.harness.cluster.nodes, 0)
-    assert runtime.run_filter_plugin_on_rows(plugins.filter[0], CycleState(), fixture.pod, [row]) == [7]
+    row = NodeRows(fixture.harness.cluster.nodes, [0])
+    assert runtime.run_filter_plugin_on_rows(plugins.filter[0], CycleState(), fixture.pod, row) == [7]
     assert observer.calls == [("Keyed", "Filter", seconds)]
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected", "reverse"),
+    [
+        ([1, 3, 0], [33, 100, 0], [67, 0, 100]),
+        ([0, 0], [0, 0], [100, 100]),
+        ([-2, -1], [-2, -1], [100, 100]),  # as in Go, where the highest score is sought from 0 on
+        ([], [], []),
+    ],
+)
+def test_the_highest_score_becomes_100(scores: list[int], expected: list[int], reverse: list[int]) -> None:
+    assert normalized(np.array(scores, np.int64)).tolist() == expected
+    assert normalized(np.array(scores, np.int64), reverse=True).tolist() == reverse
+
+
+def test_hint_keys_are_those_of_the_pod_and_of_the_event_with_amounts_of_64_bits() -> None:
+    keys: dict[str, Any] = {"a": (1, 2**70), "b": ()}
+    hinted = returning("Hinted", FilterPlugin, hint_keys=lambda self, pod: keys)
+    fixture = Fixture(hinted)
+    (plugin,) = fixture.harness.profiles["default-scheduler"].runtime.plugins.filter
+    expected = {"a": (1, 2**63 - 1), "b": ()}
+    assert fixture.queueing.hint_keys(plugin, fixture.pod) == expected
+    registration = on(EventResource.NODE, Action.ADD, hint_keys=lambda old, new: [old, new])
+    assert fixture.queueing.run_hint_keys("Hinted", registration, "x", "y") == {"x": (), "y": ()}
+    without = on(EventResource.NODE, Action.ADD)
+    assert fixture.queueing.run_hint_keys("Hinted", without, "x", "y") is None
+
+
+@pytest.mark.parametrize(("scores", "culprit"), [([0, 100, 101], 101), ([0, -1, 100], -1), ([200, -1], 200)])
+def test_the_first_score_out_of_range_is_named(scores: list[int], culprit: int) -> None:
+    plugin = returning("Scoring", ScorePlugin)(None, None)
+    with pytest.raises(PluginError, match=f"an invalid score {culprit},"):
+        in_range(plugin, "Score", np.array(scores, np.int64))
+    for valid in ([], [0, 100]):
+        assert in_range(plugin, "Score", np.array(valid, np.int64)).tolist() == valid
+
+
+def test_several_messages_are_listed_as_in_kubernetes() -> None:
+    assert (aggregate(["one"]), aggregate(["one", "two"])) == ("one", "[one, two]")
+
+
+def test_a_verdict_counts_each_status_of_some_nodes_whatever_its_keys() -> None:
+    statuses = {-7: Status.unschedulable("a"), 3: Status.unschedulable("b"), 2**30: Status.unschedulable("c")}
+    keys = np.array([3, 0, -7, 3, 2**30, -7], np.int32)
+    some = np.array([True, True, True, True, False, False])
+    verdict = Verdict.of(keys, statuses)
+    assert sorted(verdict.tally(some), key=lambda entry: entry[2]) == [(statuses[-7], 1, -7), (statuses[3], 2, 3)]
+    assert {status.message: where.tolist() for status, where in verdict.by_status(~some)} == {
+        "a": [False, False, False, False, False, True],
+        "c": [False, False, False, False, True, False],
+    }
+    assert verdict.tally(np.zeros(6, np.bool_)) == []
+    assert [verdict.status(position).message for position in range(6)] == ["b", "", "a", "b", "c", "a"]

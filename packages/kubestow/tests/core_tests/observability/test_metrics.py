@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from core_tests.observability.harness import Observed, observe, samples
-from core_tests.plugins.dynamic_resources.devices import device_class, slice_of
 from core_tests.scheduling.api_calls.harness import ScriptedCluster
 from kubestow import observability as observability_package
 from kubestow.cluster.pods.shapes import PodInfo
@@ -25,6 +24,7 @@ from kubestow.observability.metrics_recorder import MetricsRecorder
 from kubestow.observability.observability import Observability
 from kubestow.process import WallClock
 from kubestow.testing import node, nodes, pod
+from kubestow.testing.devices import device_class, slice_of
 
 Scenario = Callable[[Observed], Awaitable[None]]
 

@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from core_tests.observability.harness import Observed, observe
-from core_tests.plugins.dynamic_resources.devices import device_class, slice_of
 from core_tests.scheduling.queue.test_minor_versions import around
 from kubestow.api.core import Node
 from kubestow.config import FeatureGates
@@ -15,6 +14,7 @@ from kubestow.observability.observability import Observability
 from kubestow.process import WallClock
 from kubestow.rules.minors import Behaviour, Minor
 from kubestow.testing import node, pod
+from kubestow.testing.devices import device_class, slice_of
 
 
 def names(minor: Minor) -> set[str]:
@@ -29,7 +29,11 @@ def names(minor: Minor) -> set[str]:
         ("scheduler_scheduler_cache_size", 31, 33),
         ("scheduler_cache_size", 33, 37),
         ("scheduler_inflight_events", 32, 37),
+        ("scheduler_preemption_evaluation_duration_seconds", 37, 37),
+        ("scheduler_preemption_execution_duration_seconds", 37, 37),
         ("scheduler_preemption_goroutines_execution_total", 32, 37),
+        ("scheduler_preemption_pdb_violations_total", 37, 37),
+        ("scheduler_preemption_workload_disruptions", 37, 37),
         ("scheduler_async_api_call_execution_total", 34, 37),
         ("scheduler_pending_async_api_calls", 34, 37),
         ("scheduler_resourceclaim_creates_total", 35, 36),
@@ -60,6 +64,16 @@ def test_the_stability_of_a_metric_is_that_of_the_version(minor: Minor, stabilit
 def test_two_durations_are_beta_since_1_37(minor: Minor, stability: str) -> None:
     for name in ("scheduling_algorithm_duration_seconds", "plugin_execution_duration_seconds"):
         assert kubernetes_definition(f"scheduler_{name}", minor).stability == stability
+
+
+def test_the_definitions_of_the_metrics_of_preemption_are_those_of_1_37() -> None:
+    durations = tuple(0.001 * 2**power for power in range(16))
+    for name in ("evaluation", "execution"):
+        definition = kubernetes_definition(f"scheduler_preemption_{name}_duration_seconds", Minor(37))
+        assert (definition.labels, definition.buckets) == (("preemptor", "result"), durations)
+    disruptions = kubernetes_definition("scheduler_preemption_workload_disruptions", Minor(37))
+    assert (disruptions.labels, disruptions.buckets) == (("preemptor",), tuple(2.0**power for power in range(11)))
+    assert kubernetes_definition("scheduler_preemption_pdb_violations_total", Minor(37)).labels == ("preemptor",)
 
 
 def test_created_claims_are_counted_by_admin_access_since_1_37() -> None:

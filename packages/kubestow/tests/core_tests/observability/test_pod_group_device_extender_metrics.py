@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from core_tests.observability.harness import Observed, observe
-from core_tests.plugins.dynamic_resources.devices import DRIVER, claim, device, device_class, pod_with, slice_of
 from core_tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from core_tests.scheduling.gangs.groups import gang_scheduling, group, member, members
 from kubestow.api.core import Pod
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
+from kubestow.testing.devices import DRIVER, claim, device, device_class, pod_with, slice_of
 
 GANGS = gang_scheduling()
 

@@ -8,7 +8,7 @@ from core_tests.observability.harness import Observed, observe
 from core_tests.scheduling.gangs.groups import gang_scheduling, group, members
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.observability.recent_attempts import PreemptionRecord, RecentPreemptions
-from kubestow.scheduling.observer import Result
+from kubestow.scheduling.observer import Disruption, Preemptor, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import node, pod, pods
 from kubestow.testing.virtual_time import VirtualClock, run
@@ -89,7 +89,7 @@ def test_the_preemptions_that_are_kept_are_bounded() -> None:
         victims = [shapes.info(pod(f"low-{number}", priority=number)) for number in range(40)]
         for name in ("a", "b", "c"):
             queued = QueuedPod(shapes.info(pod(name)), 0.0, attempts=1)
-            preemptions.preemption_started([queued.info], "n", victims)
+            preemptions.preemption_started([queued.info], "n", victims, Disruption(Preemptor.POD))
             preemptions.attempt_ended(queued, Result.UNSCHEDULABLE, "", 0.1)
         kept = [preemptions.of(f"uid-default-{name}", 1) for name in ("a", "b", "c")]
         assert [found is None for found in kept] == [True, False, False]

@@ -65,3 +65,31 @@ def test_the_errors_of_several_terms_are_listed() -> None:
         f'running PreScore plugin "NodeAffinity": [[0].{path}: Invalid value: "x": {NO_INTEGER}, '
         f'[1].{path}: Invalid value: "y": {NO_INTEGER}]'
     )
+
+
+@pytest.mark.parametrize(
+    ("affinity", "selector", "expected"),
+    [
+        ([], {}, {(True, None, None)}),
+        ([], {"disk": "ssd"}, {(True, "disk", "ssd")}),
+        ([[("zone", "In", ["a", "b"])]], {}, {(True, "zone", "a"), (True, "zone", "b")}),
+        ([[("zone", "NotIn", ["a"]), ("disk", "In", ["ssd"])]], {}, {(True, "disk", "ssd")}),
+        ([[("zone", "NotIn", ["a"]), ("disk", "Exists", [])]], {}, {(True, "disk", None)}),
+        ([[("zone", "In", ["a"])], [("disk", "In", ["ssd"])]], {}, {(True, "zone", "a"), (True, "disk", "ssd")}),
+        ([[("zone", "In", ["a", "b"])]], {"disk": "ssd"}, {(True, "disk", "ssd")}),
+    ],
+)
+def test_a_pod_waits_for_new_nodes_by_what_the_fewest_of_them_have(
+    affinity: list[list[tuple[str, str, list[str]]]], selector: dict[str, str], expected: set[Any]
+) -> None:
+    terms = [
+        {"matchExpressions": [{"key": key, "operator": operator, "values": values} for key, operator, values in term]}
+        for term in affinity
+    ]
+    required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    waiting = pod("p", node_selector=selector, spec={"affinity": required} if terms else {})
+    harness = PluginHarness(nodes(1))
+    (plugin,) = (one for one in harness.profiles["default-scheduler"].plugins if one.name == "NodeAffinity")
+    keys = plugin.hint_keys(harness.info(waiting))
+    assert keys is not None
+    assert {key for key in keys if key[0]} == expected

@@ -41,12 +41,17 @@ def test_the_pod_must_be_the_controller_of_the_claim_of_its_ephemeral_volume() -
 
 
 def test_a_resource_claim_notes_the_entry_that_it_was_created_for() -> None:
-    assert resource_claim(POD, "gpu", TEMPLATE)["metadata"] == {
-        "generateName": "p-gpu-",
-        "namespace": "prod",
-        "labels": {"a": "b"},
-        "annotations": {"c": "d", "resource.kubernetes.io/pod-claim-name": "gpu"},
-        "ownerReferences": OWNERS,
+    assert resource_claim(POD, "gpu", TEMPLATE) == {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "generateName": "p-gpu-",
+            "namespace": "prod",
+            "labels": {"a": "b"},
+            "annotations": {"c": "d", "resource.kubernetes.io/pod-claim-name": "gpu"},
+            "ownerReferences": OWNERS,
+        },
+        "spec": {"storageClassName": "fast"},
     }
 
 

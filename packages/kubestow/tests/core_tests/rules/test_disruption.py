@@ -61,6 +61,8 @@ def test_a_pod_that_is_not_ready_may_be_exempt(policy: str, healthy: int, desire
     assert is_exempt(PodStatus(), guard) == exempt
     ready = convert(PodStatus, {"conditions": [{"type": "Ready", "status": "True"}]})
     assert not is_exempt(ready, guard)
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "Initialized", "status": "True"}]
+    assert is_exempt(convert(PodStatus, {"conditions": conditions}), guard) == exempt
 
 
 @pytest.mark.parametrize(
@@ -77,6 +79,20 @@ def test_a_pod_that_is_not_ready_may_be_exempt(policy: str, healthy: int, desire
             budget(currentHealthy=1, desiredHealthy=2),
             0,
             ("The disruption budget b needs 2 healthy pods and has 1 currently", None),
+        ),
+        (
+            budget(currentHealthy=2, desiredHealthy=2),
+            0,
+            ("The disruption budget b needs 2 healthy pods and has 2 currently", None),
+        ),
+        (
+            budget(
+                currentHealthy=3,
+                desiredHealthy=2,
+                conditions=[{"type": "DisruptionAllowed", "reason": "InsufficientPods", "message": "few"}],
+            ),
+            0,
+            ("The disruption budget b does not allow evicting pods currently", None),
         ),
         (
             budget(disruptionsAllowed=1, generation=2),

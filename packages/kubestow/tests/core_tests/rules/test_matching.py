@@ -22,7 +22,7 @@ from kubestow.cluster.nodes.selectors import matches_term, selected_by
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.errors import InvalidSelector
-from kubestow.rules.matching import selects_node, term_matches, tolerates, untolerated
+from kubestow.rules.matching import label_requirement, selects_node, term_matches, tolerates, untolerated
 from kubestow.testing import node
 
 VALUES = ["", "a", "b", "5", "05", "-3", "+4", "9223372036854775808"]
@@ -78,6 +78,43 @@ def test_a_pod_selects_the_same_nodes_one_by_one_and_all_at_once(
     assert selected_by(columns(), spec).tolist() == expected
 
 
+@pytest.mark.parametrize(
+    ("operator", "values", "problem"),
+    [
+        ("In", [], "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"),
+        ("NotIn", [], "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"),
+        ("Exists", ["a"], 'values: Invalid value: ["a"]: values set must be empty for exists and does not exist'),
+        ("DoesNotExist", ["a"], 'values: Invalid value: ["a"]: values set must be empty for exists and does not exist'),
+        ("Gt", [], "values: Invalid value: null: for 'Gt', 'Lt' operators, exactly one value is required"),
+        (
+            "Lt",
+            ["1", "2"],
+            "values: Invalid value: [\"1\",\"2\"]: for 'Gt', 'Lt' operators, exactly one value is required",
+        ),
+        ("Gt", ["a"], "values[0]: Invalid value: \"a\": for 'Gt', 'Lt' operators, the value must be an integer"),
+        (
+            "Near",
+            ["a"],
+            'operator: Unsupported value: "Near": supported values: '
+            '"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"',
+        ),
+    ],
+)
+def test_an_invalid_requirement_is_described_as_kube_scheduler_does(
+    operator: str, values: list[str], problem: str
+) -> None:
+    with pytest.raises(InvalidSelector) as raised:
+        label_requirement(NodeSelectorRequirement(key="k", operator=operator, values=values), "matchExpressions[0]")
+    assert f"{raised.value.path}: {raised.value.problem}" == f"matchExpressions[0].{problem}"
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
+def test_a_valid_requirement_keeps_its_parts(operator: str) -> None:
+    values = [] if "Exist" in operator else ["5"]
+    found = label_requirement(NodeSelectorRequirement(key="k", operator=operator, values=values), "x")
+    assert found == Requirement("k", operator, frozenset(values))
+
+
 @pytest.mark.parametrize("value", ["9223372036854775808", "-9223372036854775809", "٣", "1_0", "", " 5"])
 def test_values_that_are_no_64_bit_integers_compare_with_nothing(value: str) -> None:
     assert not Requirement("key", "Gt", frozenset({"-1"})).holds(value)
@@ -91,6 +128,7 @@ def test_values_that_are_no_64_bit_integers_compare_with_nothing(value: str) -> 
         ({"key": "k", "value": "v"}, True),
         ({"key": "k", "operator": "Equal", "value": "w"}, False),
         ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
         ({"key": "k", "operator": "Gt", "value": "1"}, False),
     ],
 )
@@ -99,3 +137,28 @@ def test_tolerations(toleration: dict[str, str], expected: bool) -> None:
     assert tolerates(Toleration(**toleration), taint) is expected
     assert (untolerated([taint], [Toleration(**toleration)], effects=("NoSchedule",)) == []) is expected
     assert untolerated([taint], [], effects=("NoExecute",)) == []
+
+
+@pytest.mark.parametrize(
+    ("operator", "bound", "expected"),
+    [
+        ("Gt", "4", True),
+        ("Gt", "5", False),
+        ("Gt", "6", False),
+        ("Lt", "6", True),
+        ("Lt", "5", False),
+        ("Lt", "4", False),
+        ("Gt", "04", False),  # not canonical
+        ("Gt", "+4", False),
+        ("Gt", "many", False),
+    ],
+)
+def test_a_toleration_compares_numbers_if_its_gate_is_enabled(operator: str, bound: str, expected: bool) -> None:
+    toleration, taint = (
+        Toleration(key="k", operator=operator, value=bound),
+        Taint(key="k", value="5", effect="NoExecute"),
+    )
+    assert tolerates(toleration, taint, comparisons=True) is expected
+    assert not tolerates(toleration, taint)
+    for value in ("05", "many"):
+        assert not tolerates(toleration, Taint(key="k", value=value, effect="NoExecute"), comparisons=True)

@@ -45,6 +45,10 @@ def test_a_behaviour_holds_from_its_minor_version_on() -> None:
         assert OLDEST.number < behaviour.value.since <= NEWEST.number, "otherwise nothing differs"
 
 
+def test_only_the_newest_minor_version_was_not_compared_with_the_binary() -> None:
+    assert [minor.number for minor in MINORS if not minor.is_compared] == [37]
+
+
 def test_no_two_behaviours_are_one_rule() -> None:
     assert len({behaviour.value for behaviour in Behaviour}) == len(Behaviour.__members__)
 

@@ -97,6 +97,13 @@ def test_strategic_merge_patch_directives_delete_and_order_items() -> None:
     assert strategic_merge_patch(original, patch, POD) == spec_of({"name": "c", "image": "3"}, {"name": "a"})
 
 
+def test_a_patch_that_only_orders_items_moves_them() -> None:
+    patch = {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}}
+    assert strategic_merge_patch(spec_of({"name": "a"}, {"name": "b"}), patch, POD) == spec_of(
+        {"name": "b"}, {"name": "a"}
+    )
+
+
 def test_a_strategic_merge_patch_replaces_atomic_lists_and_honours_retain_keys() -> None:
     original = {"spec": {"tolerations": [{"key": "a"}], "volumes": [{"name": "v", "emptyDir": {}}]}}
     patch = {

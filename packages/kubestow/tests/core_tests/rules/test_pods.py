@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow.rules.pods import HostPort, host_ports, is_terminal, qos_class, qos_class_of
+from kubestow.cluster.pods.shapes import Shapes
+from kubestow.rules.pods import HostPort, HostPorts, host_ports, is_terminal, qos_class, qos_class_of
 from kubestow.testing import pod
 
 SMALL, LARGE = {"cpu": "100m", "memory": "100Mi"}, {"cpu": "200m", "memory": "200Mi"}
@@ -49,6 +50,22 @@ def test_the_form_of_a_manifest_with_pod_level_resources_has_the_same_class() ->
 )
 def test_terminal_phases(phase: str | None, expected: bool) -> None:
     assert is_terminal(phase) is expected
+
+
+def test_ports_conflict_if_they_can_meet_on_one_address() -> None:
+    anywhere, one, other = (HostPort(ip, "TCP", 80) for ip in ("0.0.0.0", "10.0.0.1", "10.0.0.2"))
+    taken = HostPorts(sorted([anywhere, one, HostPort("10.0.0.1", "TCP", 81), HostPort("10.0.0.1", "UDP", 80)]))
+    assert (taken.conflicts_with(anywhere), taken.conflicts_with(one), taken.conflicts_with(other)) == (2, 2, 1)
+    assert [sum(port.conflicts_with(each) for each in taken) for port in (anywhere, one, other)] == [2, 2, 1]
+    assert HostPorts([one]).conflicts_with(HostPort("0.0.0.0", "TCP", 81)) == 0
+    assert one.on_any_ip == anywhere
+
+
+def test_a_pod_is_asked_for_its_ports() -> None:
+    shape = Shapes().info(pod(host_ports=[80])).shape
+    anywhere, one = HostPort("0.0.0.0", "TCP", 80), HostPort("10.0.0.1", "TCP", 80)
+    assert (anywhere.is_used_by(shape), one.is_used_by(shape)) == (True, False)
+    assert (anywhere.conflicts_in(shape), one.conflicts_in(shape)) == (1, 1)
 
 
 def test_host_ports_are_those_of_containers_and_sidecars() -> None:

@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
+from kubestow.api.core import ResourceRequirements
 from kubestow.config import FeatureGates
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.minors import Behaviour, Minor
-from kubestow.rules.requests import RequestRules, placed_requests, requests_by_spec, scored_requests
+from kubestow.rules.requests import (
+    RequestRules,
+    allocatable_amounts,
+    limits_by_spec,
+    placed_requests,
+    requests_by_spec,
+    scored_requests,
+    without_invalid_quantities,
+)
 from kubestow.testing import pod
 
 MIB = 2**20
@@ -85,6 +94,104 @@ def test_requests_beyond_int64_count_as_the_largest_and_the_least() -> None:
     assert requests_by_spec(huge) == {"cpu": 2**63 - 1, "memory": 2**63 - 1}
     negative = pod(spec={"containers": [container(cpu="-9E"), container("d", memory="-9E")]})
     assert requests_by_spec(negative) == {"cpu": 1 - 2**63, "memory": -9 * 10**18}
+
+
+def test_the_requests_of_the_whole_pod_are_for_cpu_memory_and_huge_pages_only() -> None:
+    whole = {"resources": {"requests": {"cpu": "2", "hugepages-2Mi": "4Mi", "example.com/gpu": "3"}}}
+    assert requests_by_spec(pod(requests={"example.com/gpu": "1"}, spec=whole)) == {
+        "cpu": 2000,
+        "hugepages-2Mi": 4 * MIB,
+        "example.com/gpu": 1,
+    }
+
+
+def test_requests_by_the_spec_leave_the_status_out() -> None:
+    status = {"resources": {"requests": {"cpu": "3"}}}
+    running = pod(spec={"resources": {"requests": {"cpu": "1"}}}, status=status)
+    assert requests_by_spec(running) == {"cpu": 1000}
+    assert placed_requests(running)[0] == {"cpu": 3000}
+
+
+def test_limits_are_summed_like_requests_and_the_overhead_is_added_to_them() -> None:
+    def limited(policy: str = "", **limits: str) -> dict[str, Any]:
+        return {"name": "c", "resources": {"limits": limits, "requests": {"cpu": "9"}}, "restartPolicy": policy}
+
+    spec = {
+        "containers": [limited(cpu="1"), limited(cpu="1", memory="1Mi")],
+        "initContainers": [limited("Always", cpu="1")],
+        "overhead": {"cpu": "250m", "example.com/gpu": "1"},
+    }
+    assert limits_by_spec(pod(spec=spec)) == {"cpu": 3250, "memory": MIB}
+    assert limits_by_spec(pod(spec=spec | {"resources": {"limits": {"cpu": "5"}}})) == {"cpu": 5250, "memory": MIB}
+    with pytest.raises(InvalidQuantity, match=r"spec\.containers\[0\]\.resources\.limits"):
+        limits_by_spec(pod(spec={"containers": [limited(cpu="1.5.2")]}))
+
+
+def test_quantities_that_do_not_parse_can_be_left_out() -> None:
+    bad = {"cpu": "many", "memory": "1Mi"}
+    spec = {
+        "containers": [container(**bad)],
+        "initContainers": [container(**bad)],
+        "overhead": bad,
+        "resources": {"requests": bad, "limits": bad},
+    }
+    reported = {"name": "c", "resources": {"requests": bad}, "allocatedResources": bad}
+    status = {
+        "containerStatuses": [reported],
+        "initContainerStatuses": [reported],
+        "resources": {"requests": bad},
+        "allocatedResources": bad,
+    }
+    valid = without_invalid_quantities(pod(spec=spec, status=status))
+    only = {"memory": "1Mi"}
+    assert [one.resources.requests for one in (*valid.spec.containers, *valid.spec.init_containers)] == [only, only]
+    assert valid.spec.overhead == only
+    assert valid.spec.resources == ResourceRequirements(requests=only, limits=only)
+    for one in (*valid.status.container_statuses, *valid.status.init_container_statuses):
+        assert (one.resources, one.allocated_resources) == (ResourceRequirements(requests=only), only)
+    assert (valid.status.resources, valid.status.allocated_resources) == (ResourceRequirements(requests=only), only)
+    assert placed_requests(valid)[0] == {"memory": 2 * MIB}
+    plain = pod(cpu="1")
+    assert without_invalid_quantities(plain) == plain
+
+
+def test_a_node_offers_pods_and_what_is_counted() -> None:
+    offered = {"cpu": "1500m", "memory": "1Mi", "pods": "110", "example.com/gpu": "2", "storage": "1", "x": "1"}
+    expected = {"cpu": 1500, "memory": MIB, "pods": 110, "example.com/gpu": 2}
+    assert allocatable_amounts(offered) == expected
+    with pytest.raises(InvalidQuantity, match=r"status\.allocatable\[cpu\]"):
+        allocatable_amounts({"cpu": "many"})
+
+
+def test_a_container_of_which_the_kubelet_reports_no_resources_counts_for_its_spec() -> None:
+    assert placed_requests(pod(cpu="1", status={"containerStatuses": [{"name": "main"}]}))[0] == {"cpu": 1000}
+
+
+def test_an_init_container_that_ends_counts_for_its_spec_whatever_is_reported() -> None:
+    status = {"initContainerStatuses": [{"name": "init", "resources": {"requests": {"cpu": "3"}}}]}
+    init = {"initContainers": [container("init", cpu="2")]}
+    assert placed_requests(pod(cpu="1", spec=init, status=status))[0] == {"cpu": 2000}
+
+
+def test_a_resize_that_is_only_deferred_counts_for_what_is_requested() -> None:
+    statuses = [{"name": "main", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "4"}}]
+    conditions = [
+        {"type": "PodResizePending", "reason": "Deferred"},
+        {"type": "PodResizeInProgress", "reason": "Infeasible"},
+    ]
+    deferred = pod(cpu="8", status={"containerStatuses": statuses, "conditions": conditions})
+    for number in (BY_TOTALS - 1, BY_TOTALS):
+        assert placed_requests(deferred, former(number))[0] == {"cpu": 8000}
+
+
+@pytest.mark.parametrize(("field", "path"), [("resources", "resources.requests"), ("allocated", "allocatedResources")])
+def test_an_invalid_amount_in_the_status_is_reported_with_its_field(field: str, path: str) -> None:
+    reported: dict[str, Any] = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
+    invalid = (
+        {"allocatedResources": {"cpu": "?"}} if field == "allocated" else {"resources": {"requests": {"cpu": "?"}}}
+    )
+    with pytest.raises(InvalidQuantity, match=rf"spec\.containers\[0\]\.status\.{path}"):
+        placed_requests(pod(status={"containerStatuses": [reported | invalid]}))
 
 
 # -- rules that are not the same in all minor versions ---------------------------------------------------------------
@@ -181,7 +288,7 @@ def test_an_init_container_counts_for_what_is_allocated_to_it_since_1_37(number:
     ("number", "expected"), [(BY_TOTALS - 1, {"cpu": 2000}), (BY_TOTALS, {"cpu": 2000, "memory": 5})]
 )
 def test_pod_level_requests_in_effect_count_for_all_resources_since_1_37(number: int, expected: dict[str, int]) -> None:
-    status = {"resources": {"requests": {"cpu": "2", "memory": "5"}}}
+    status = {"resources": {"requests": {"cpu": "2", "memory": "5", "example.com/gpu": "1"}}}
     running = pod(spec={"resources": {"requests": {"cpu": "1"}}}, status=status)
     assert placed_requests(running, former(number))[0] == expected
 
@@ -191,6 +298,25 @@ def test_an_infeasible_resize_does_not_count_since_1_37() -> None:
     statuses = [{"name": "main", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "4"}}]
     refused = pod(cpu="8", status={"containerStatuses": statuses, "conditions": conditions})
     assert placed_requests(refused, former(BY_TOTALS))[0] == {"cpu": 4000}
+
+
+@pytest.mark.parametrize(
+    ("number", "statuses"),
+    [
+        (AS_REPORTED - 1, [{"name": "a", "allocatedResources": {"cpu": "1"}}, {"name": "b"}]),
+        (AS_REPORTED, [{"name": "a", "resources": {}}, {"name": "b"}]),
+        (BY_TOTALS, [{"name": "a", "allocatedResources": {"cpu": "1"}}, {"name": "b"}]),
+    ],
+)
+def test_the_report_of_one_container_is_enough_to_read_the_status(number: int, statuses: list[dict[str, Any]]) -> None:
+    rules = former(number, InPlacePodVerticalScaling=True)
+    assert rules.reads(pod(status={"containerStatuses": statuses}).status)
+    assert rules.reads(pod(status={"initContainerStatuses": statuses}).status)
+    assert not rules.reads(pod(status={"containerStatuses": [{"name": "a"}, {"name": "b"}]}).status)
+
+
+def test_a_pod_that_requests_nothing_on_purpose_counts_for_nothing_before_1_32() -> None:
+    assert placed_requests(pod(cpu="0", memory="0"), former(SIDECARS - 1))[1] == (0, 0)
 
 
 def test_without_in_place_resizes_the_status_does_not_count() -> None:

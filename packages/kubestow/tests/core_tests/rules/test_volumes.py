@@ -35,6 +35,7 @@ def match(
         ([volume("block", size="2Gi", spec={"volumeMode": "Block"})], None),
         ([volume("gone", size="2Gi", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})], None),
         ([volume("invalid", size="2Gx")], None),
+        ([volume("unknown", spec={"capacity": {}})], None),
     ],
 )
 def test_a_claim_gets_the_unbound_volume_with_the_fewest_access_modes_that_is_smallest(
@@ -69,8 +70,27 @@ def test_a_volume_that_was_replaced_or_removed_is_found_no_more() -> None:
     index.put(volume("pv"))
     index.put(volume("pv", claim="another"))
     assert index.find_match(claim(), reserved_only=False) is None
+    assert index.get("pv") == volume("pv", claim="another")
     index.remove("pv")
     assert (index.get("pv"), index.find_match(claim("another"), reserved_only=False)) == (None, None)
+
+
+def test_the_other_volumes_of_its_class_stay_when_one_is_removed() -> None:
+    index = VolumeIndex()
+    for name in ("a", "b"):
+        index.put(volume(name))
+    index.remove("a")
+    assert index.find_match(claim(), reserved_only=False) == volume("b")
+    index.remove("b")
+    assert not index._groups
+
+
+def test_a_volume_of_unknown_size_satisfies_no_claim_that_requests_one() -> None:
+    assert match(claim(size="1"), volume(spec={"capacity": {}})) is None
+
+
+def test_a_claim_that_requests_no_size_gets_any_volume() -> None:
+    assert match(claim(spec={"resources": {}}), volume(size="0")) == volume(size="0")
 
 
 @pytest.mark.parametrize(
@@ -117,10 +137,16 @@ def test_binding_writes_each_side_once() -> None:
     assert bound_claim(written, bound) == written
 
 
+def test_binding_keeps_what_the_status_says_besides() -> None:
+    resizing = {**CLAIM, "status": {"phase": "Pending", "allocatedResources": {"storage": "2Gi"}}}
+    assert bound_claim(resizing, VOLUME)["status"]["allocatedResources"] == {"storage": "2Gi"}
+
+
 def test_what_was_bound_by_hand_is_not_marked_as_bound_by_the_controller() -> None:
     prebound = {**VOLUME, "spec": {**VOLUME["spec"], "claimRef": {**REFERENCE, "uid": ""}}}
     bound = bound_volume(prebound, REFERENCE)
     assert (bound["spec"]["claimRef"], bound["metadata"]) == (REFERENCE, {"name": "pv"})
+    assert bound["status"] == {"phase": "Bound"}  # without a clock
     named = bound_claim({**CLAIM, "spec": {"volumeName": "pv"}}, bound)
     assert named["metadata"]["annotations"] == {"pv.kubernetes.io/bind-completed": "yes"}
 

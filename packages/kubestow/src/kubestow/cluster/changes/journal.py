@@ -18,6 +18,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -41,8 +43,8 @@ _NEW_CYCLE = 1 << 65
 
 #: With more rows than one in so many invalidated, all are computed again.
 _PARTIAL_REFRESH_SHARE = 8
-FEW_ROWS = 4
-"""Up to this many rows are handled one after another, in Python."""
+FEW_ROWS = 32
+"""Up to this many rows are handled one after another, in Python, where that is a loop over numbers."""
 
 _KEPT = 8192
 #: Branch n has the positions from n << 48 on; the trunk is number 0.
@@ -57,7 +59,7 @@ _FEW = 64
 class Changes:
     """Entries of the journal, oldest first: what changed as event bits (``bits``), and on which row (``rows``)."""
 
-    __slots__ = ("_rows_with", "bits", "few", "rows", "union")
+    __slots__ = ("_lists", "_rows_with", "bits", "few", "rows", "union")
 
     def __init__(self, rows: array[int], bits: array[int]) -> None:
         self.rows, self.bits = rows, bits
@@ -69,21 +71,41 @@ class Changes:
             self.union = int(np.bitwise_or.reduce(np.frombuffer(bits, np.int64)))
         else:
             self.few = list(zip(rows, bits, strict=True))
-            for each in bits:
-                self.union |= each
-        #: The latest result of :meth:`rows_with`, for these bits: several plugins ask for the same.
-        self._rows_with: tuple[int, NDArray[np.int64]] | None = None
+            self.union = reduce(or_, bits, 0)
+        #: The results of :meth:`rows_with` and :meth:`list_rows`, by those of the bits that occur: most plugins ask for
+        #: the same rows.
+        self._rows_with: dict[int, NDArray[np.int64]] = {}
+        self._lists: dict[int, list[int]] = {}
+
+    def list_rows(self, wanted: int, most: int) -> list[int] | None:
+        """The rows of the entries that have one of the wanted bits, each once; the list is not to be changed.
+
+        None when there are more than ``most``, or when EVERY_ROW is one of them.
+        """
+        key = self.union & wanted
+        rows = self._lists.get(key)
+        if rows is None:
+            if self.few is None:
+                many = self.rows_with(wanted)
+                if len(many) > most or (len(many) and many[0] == EVERY_ROW):
+                    return None
+                rows = many.tolist()
+            else:
+                rows = list({row: None for row, bits in self.few if bits & wanted})
+            self._lists[key] = rows
+        return None if len(rows) > most or (self.few is not None and EVERY_ROW in rows) else rows
 
     def rows_with(self, wanted: int) -> NDArray[np.int64]:
         """The rows of the entries that have one of the wanted bits, EVERY_ROW included: sorted, each once, int64."""
-        if self._rows_with is not None and self._rows_with[0] == wanted:
-            return self._rows_with[1]
+        key = self.union & wanted
+        known = self._rows_with.get(key)
+        if known is not None:
+            return known
         rows, bits = np.frombuffer(self.rows, np.int64), np.frombuffer(self.bits, np.int64)
         found = rows[(bits & wanted) != 0]
         marked = np.zeros(int(found.max(initial=EVERY_ROW)) + 2, np.bool_)
         marked[found + 1] = True
-        result = np.flatnonzero(marked) - 1
-        self._rows_with = wanted, result
+        result = self._rows_with[key] = np.flatnonzero(marked) - 1
         return result
 
 
@@ -271,7 +293,8 @@ class ChangeWindow:
     def invalid_rows(self, since: Generation, mask: InvalidationMask, most: int | None = None) -> list[int] | None:
         """The rows whose results of a generation are no longer valid; None when all are better computed again.
 
-        That is the case with more than ``most`` of them, if given, and always with a large share of all rows.
+        That is the case with more than ``most`` of them, if given, and always with a large share of all rows. Masks
+        that select the same changes get the same list, which is not to be changed.
         """
         if since.position == self.generation.position:
             return []
@@ -281,12 +304,8 @@ class ChangeWindow:
         row_bits = mask.row_bits
         if not changes.union & row_bits:
             return []
-        most = self._most_rows if most is None else min(most, self._most_rows)
-        if changes.few is None:
-            many = changes.rows_with(row_bits)
-            return None if many[0] == EVERY_ROW or len(many) > most else many.tolist()
-        rows = {row: None for row, bits in changes.few if bits & row_bits}
-        return None if EVERY_ROW in rows or len(rows) > most else list(rows)
+        most_rows = self._most_rows
+        return changes.list_rows(row_bits, most_rows if most is None or most > most_rows else most)
 
     def _read_changes(self, since: Generation) -> Changes | None:
         """The changes since a generation, None when they are not known."""

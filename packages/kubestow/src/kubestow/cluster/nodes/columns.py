@@ -80,6 +80,9 @@ class SumColumn(Column):
     def add_part(self, row: int, amount: int, columns: Columns) -> bool:
         """Add to the sum of a row; whether it is now negative or beyond :data:`ORDINARY`."""
         total = self.values.item(row) + amount
+        if 0 <= total <= ORDINARY and self._carries is None:
+            self.values[row] = total
+            return False
         if self._carries is None and total == saturated(total):
             self.values[row] = total
         else:

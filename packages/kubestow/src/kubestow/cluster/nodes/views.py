@@ -8,7 +8,7 @@ changes are runs of slots of a pod table, so that thousands of rows cost a few a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Taint
 from kubestow.api.formats.int64 import saturated
-from kubestow.cluster.nodes.columns import LabelColumn, SumColumn
+from kubestow.cluster.nodes.columns import Column, LabelColumn, SumColumn
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges, PodTable
@@ -191,6 +191,48 @@ class Nodes:
         return None if image is None else (image.size, image.nodes, image.on.readonly[self.rows])
 
 
+class GatheredNodes(Nodes):
+    """Some rows whose amounts are gathered once, for several plugins; valid until any of them changes.
+
+    Where all nodes have the same allocatable amount, it is not gathered.
+    """
+
+    rows: NDArray[np.intp]
+
+    def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
+        super().__init__(table, rows)
+        self._requested: dict[str, NDArray[np.int64]] = {}
+        self._allocatable: dict[str, NDArray[np.int64]] = {}
+
+    def allocatable(self, resource: str) -> NDArray[np.int64]:
+        """Allocatable amounts of a resource (millicores, bytes or counts), int64, read-only."""
+        amounts = self._allocatable.get(resource)
+        if amounts is None:
+            of_all = self._table.allocatable.repeated(resource)
+            amounts = of_all[: len(self.rows)] if of_all.strides == (0,) else of_all.take(self.rows)
+            amounts.flags.writeable = False
+            self._allocatable[resource] = amounts
+        return amounts
+
+    def requested(self, resource: str) -> NDArray[np.int64]:
+        """The pods' requests of a resource (millicores, bytes or counts), int64, read-only."""
+        amounts = self._requested.get(resource)
+        if amounts is None:
+            amounts = self._requested[resource] = self._table.requested[resource].values.take(self.rows)
+            amounts.flags.writeable = False
+        return amounts
+
+    @property
+    def nonzero_cpu(self) -> NDArray[np.int64]:
+        """The pods' CPU requests (millicores), with the default for pods without one, int64."""
+        return self._table.nonzero_cpu.values.take(self.rows)
+
+    @property
+    def nonzero_memory(self) -> NDArray[np.int64]:
+        """The pods' memory requests (bytes), with the default for pods without one, int64."""
+        return self._table.nonzero_memory.values.take(self.rows)
+
+
 _NO_POSITIONS = np.empty(0, np.intp)
 
 
@@ -240,6 +282,70 @@ class NodeRow:
         """The number of pods."""
         amount: int = self._table.pod_count.values.item(self.row)
         return amount
+
+
+class NodeRows:
+    """A few rows of the node table in lists of Python numbers, one per row. Each list is made once, and not changed.
+
+    Valid until any of the rows changes.
+    """
+
+    __slots__ = ("_lists", "_table", "rows")
+
+    def __init__(self, table: NodeTable, rows: Sequence[int]) -> None:
+        self._table = table
+        self.rows = rows
+        self._lists: dict[str, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def name(self, row: int) -> str:
+        """The name of the node of a row."""
+        return self._table.names[row]
+
+    def as_nodes(self) -> Nodes:
+        """A view of these rows."""
+        return Nodes(self._table, np.array(self.rows, np.intp))
+
+    def __iter__(self) -> Iterator[NodeRow]:
+        """Each row by itself."""
+        return (NodeRow(self._table, row) for row in self.rows)
+
+    def allocatable(self, resource: str) -> list[int]:
+        """The allocatable amounts of a resource (millicores, bytes or counts)."""
+        return self._list(f"a{resource}", self._table.allocatable[resource])
+
+    def requested(self, resource: str) -> list[int]:
+        """The pods' requests of a resource (millicores, bytes or counts)."""
+        return self._list(f"r{resource}", self._table.requested[resource])
+
+    @property
+    def nonzero_cpu(self) -> list[int]:
+        """The pods' CPU requests (millicores), with the default for pods without one."""
+        return self._list("c", self._table.nonzero_cpu)
+
+    @property
+    def nonzero_memory(self) -> list[int]:
+        """The pods' memory requests (bytes), with the default for pods without one."""
+        return self._list("m", self._table.nonzero_memory)
+
+    @property
+    def allowed_pods(self) -> list[int]:
+        """Allocatable pods."""
+        return self._list("p", self._table.allowed_pods)
+
+    @property
+    def pod_count(self) -> list[int]:
+        """The numbers of pods."""
+        return self._list("n", self._table.pod_count)
+
+    def _list(self, key: str, column: Column) -> list[int]:
+        found = self._lists.get(key)
+        if found is None:
+            value_of = column.values.item
+            found = self._lists[key] = [value_of(row) for row in self.rows]
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import PodGroup, Workload
+from kubestow.cluster.changes.events import notify
 from kubestow.cluster.pods.shapes import PodInfo
 
 
@@ -142,6 +143,15 @@ class PodGroups:
         self._on_nodes = on_nodes
         self._members: dict[PodGroupName, Members] = {}
         self._names: dict[str, tuple[PodGroupName, ...]] = {}
+        self._subscribers: list[Callable[[PodGroupName], None]] = []
+
+    def subscribe(self, handler: Callable[[PodGroupName], None]) -> None:
+        """Call a handler with the name of a group after every change of its members."""
+        self._subscribers.append(handler)
+
+    def _changed(self, name: PodGroupName) -> None:
+        for handler in self._subscribers:
+            notify(handler, name)
 
     def __len__(self) -> int:
         return len(self._members)
@@ -171,10 +181,14 @@ class PodGroups:
 
     def put(self, info: PodInfo) -> bool:
         """Add or replace a pod; whether it has become a ready member of a group."""
-        names = tuple(self.memberships(info))
-        if not names:
+        pod = info.pod
+        for api in self.apis:
+            if api.group_of(pod):
+                break
+        else:
             self.remove(info.uid)
             return False
+        names = tuple(self.memberships(info))
         for name in self._names.get(info.uid, ()):
             if name not in names:
                 self._leave(name, info.uid)
@@ -186,6 +200,7 @@ class PodGroups:
         members = self._members.setdefault(name, Members(self._on_nodes))
         is_new = info.uid not in members.pods
         becomes_ready = members.put(info)
+        self._changed(name)
         return becomes_ready or (is_new and name.api in self._with_gated_pods)
 
     def remove(self, uid: str) -> None:
@@ -198,3 +213,4 @@ class PodGroups:
         members.remove(uid)
         if not members.pods:
             del self._members[name]
+        self._changed(name)

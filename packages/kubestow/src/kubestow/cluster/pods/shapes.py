@@ -19,7 +19,7 @@ least recently used; their counters are dropped with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
@@ -270,7 +270,7 @@ class PodFields:
 
 @dataclass(slots=True, eq=False)
 class PodInfo(PodFields):
-    """A pod and what scheduling derives from it. Compared by identity.
+    """A pod and what scheduling derives from it. Compared by identity. ``uid`` is the pod's identity.
 
     ``requests`` (millicores, bytes or counts by resource) and ``nonzero_requests`` (CPU and memory) are what the pod
     counts for on its node. They differ from its shape's only if the kubelet reports resources in the pod's status
@@ -281,6 +281,11 @@ class PodInfo(PodFields):
     shape: Shape
     requests: Amounts
     nonzero_requests: tuple[int, int]
+    #: ``metadata.uid``, which is read several times for every pod.
+    uid: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.uid = self.pod.metadata.uid
 
     @property
     def priority(self) -> int:
@@ -333,16 +338,19 @@ class Shapes:
         self._families: WeakCache[bytes, ShapeFamily] = WeakCache()
         #: By the key of the family and the labels.
         self._shapes: WeakCache[tuple[bytes, frozenset[tuple[str, str]]], Shape] = WeakCache()
+        #: The latest shape with a spec, by the identity of that.
+        self._by_spec: WeakCache[int, Shape] = WeakCache()
 
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def info(self, pod: Pod) -> PodInfo:
+    def info(self, pod: Pod, before: PodInfo | None = None) -> PodInfo:
         """The pod with its shape; it shares with its copies the spec and what is equal in their metadata.
 
-        Raises InvalidQuantity when a request does not parse.
+        An earlier state of it, ``before``, is likely to have the same shape: to compare them is cheaper than to encode
+        the pod. Raises InvalidQuantity when a request does not parse.
         """
-        shape = self.shape(pod)
+        shape = self.shape(pod) if before is None or not _has_shape(pod, before.shape) else before.shape
         shared = Pod(
             metadata=_shared_metadata(pod.metadata, shape),
             spec=msgspec.structs.replace(shape.spec, node_name=pod.spec.node_name)
@@ -357,6 +365,9 @@ class Shapes:
     def shape(self, pod: Pod) -> Shape:
         """The shape of a pod. Raises InvalidQuantity when a request does not parse."""
         metadata, spec = pod.metadata, pod.spec
+        shape = self._by_spec.get(id(spec))
+        if shape is not None and shape.spec is spec and _has_shape(pod, shape):
+            return shape
         controller = metadata.controller
         volumes = [volume for volume in spec.volumes if _affects_scheduling(volume)] if spec.volumes else spec.volumes
         if spec.node_name or len(volumes) != len(spec.volumes):
@@ -367,6 +378,8 @@ class Shapes:
         if shape is None:
             shape = Shape(self._family(family_key, metadata, spec), metadata.labels)
             self._shapes.put((shape.family.key, key[1]), shape)
+        if shape.spec is spec:
+            self._by_spec.put(id(spec), shape)
         return shape
 
     def _family(self, key: bytes, metadata: ObjectMeta, spec: PodSpec) -> ShapeFamily:
@@ -374,6 +387,18 @@ class Shapes:
         if family is None:
             family = self._families.put(key, ShapeFamily(key, Pod(metadata=metadata, spec=spec), self._rules))
         return family
+
+
+def _has_shape(pod: Pod, shape: Shape) -> bool:
+    """Whether a pod obviously has a shape; one that names a volume which does not matter may have it all the same."""
+    metadata, spec = pod.metadata, pod.spec
+    if metadata.namespace != shape.namespace or metadata.labels != shape.labels:
+        return False
+    if (metadata.owner_references or shape.controller) and _owner(metadata.controller) != _owner(shape.controller):
+        return False
+    if spec.node_name:
+        spec = msgspec.structs.replace(spec, node_name="")
+    return spec is shape.spec or spec == shape.spec
 
 
 def _shared_metadata(metadata: ObjectMeta, shape: Shape) -> ObjectMeta:

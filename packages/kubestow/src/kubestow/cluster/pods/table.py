@@ -46,23 +46,21 @@ def offsets_of(lengths: NDArray[np.intp] | NDArray[np.bool_]) -> NDArray[np.intp
 class PodTable:
     """Pods by slot, and the slots of each row.
 
-    Columns are read by slot; they are replaced when the table grows, so they must not be kept.
+    Columns are read by slot; they are replaced when the table grows, so they must not be kept. Only preemption and
+    hypothetical rows read them, so a pod is entered into them when one of them is read for the first time after it has
+    been added: most pods come and go without that.
     """
 
     def __init__(self) -> None:
-        #: ``spec.priority``, int64 by slot.
-        self.priority = np.zeros(_FIRST_CAPACITY, np.int64)
-        #: ``status.startTime`` in microseconds since 1970, NOT_STARTED if unset, int64 by slot.
-        self.start_time = np.zeros(_FIRST_CAPACITY, np.int64)
-        #: CPU requests in millicores, with the default for pods without one, int64 by slot.
-        self.nonzero_cpu = np.zeros(_FIRST_CAPACITY, np.int64)
-        #: Memory requests in bytes, with the default for pods without one, int64 by slot.
-        self.nonzero_memory = np.zeros(_FIRST_CAPACITY, np.int64)
-        #: The number of the pod's shape, intp by slot; see :attr:`shapes`.
-        self.shape_number = np.zeros(_FIRST_CAPACITY, np.intp)
-        self.shapes = _NumberedShapes()
-        #: The number of pods with requests that are negative or beyond 2**53.
-        self.extreme_pods = 0
+        self._priority = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._start_time = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._nonzero_cpu = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._nonzero_memory = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._shape_number = np.zeros(_FIRST_CAPACITY, np.intp)
+        self._shapes = _NumberedShapes()
+        self._extreme_pods = 0
+        #: The slots whose pods have not been entered into the columns yet.
+        self._unentered: dict[int, None] = {}
         self._requested: dict[str, NDArray[np.int64]] = {}
         self._zeros = np.zeros(_FIRST_CAPACITY, np.int64)
         self._most_resources = _FEW_RESOURCES
@@ -72,14 +70,81 @@ class PodTable:
         #: 64-bit integers in memory of their own, which :meth:`slots_on` joins as bytes.
         self._by_row: list[array[int]] = []
 
+    # -- columns -------------------------------------------------------------------------------------------------
+
+    @property
+    def priority(self) -> NDArray[np.int64]:
+        """``spec.priority``, int64 by slot."""
+        self._enter_pods()
+        return self._priority
+
+    @property
+    def start_time(self) -> NDArray[np.int64]:
+        """``status.startTime`` in microseconds since 1970, NOT_STARTED if unset, int64 by slot."""
+        self._enter_pods()
+        return self._start_time
+
+    @property
+    def nonzero_cpu(self) -> NDArray[np.int64]:
+        """CPU requests in millicores, with the default for pods without one, int64 by slot."""
+        self._enter_pods()
+        return self._nonzero_cpu
+
+    @property
+    def nonzero_memory(self) -> NDArray[np.int64]:
+        """Memory requests in bytes, with the default for pods without one, int64 by slot."""
+        self._enter_pods()
+        return self._nonzero_memory
+
+    @property
+    def shape_number(self) -> NDArray[np.intp]:
+        """The number of the pod's shape, intp by slot; see :attr:`shapes`."""
+        self._enter_pods()
+        return self._shape_number
+
+    @property
+    def shapes(self) -> _NumberedShapes:
+        """The shapes of the pods, by number."""
+        self._enter_pods()
+        return self._shapes
+
+    @property
+    def extreme_pods(self) -> int:
+        """The number of pods with requests that are negative or beyond 2**53."""
+        self._enter_pods()
+        return self._extreme_pods
+
     @property
     def resources(self) -> Collection[str]:
         """The resources that pods of the table request, and maybe others."""
+        self._enter_pods()
         return self._requested.keys()
 
     def requested(self, resource: str) -> NDArray[np.int64]:
         """The requests of a resource (millicores, bytes or counts), int64 by slot."""
+        self._enter_pods()
         return self._requested.get(resource, self._zeros)
+
+    def _enter_pods(self) -> None:
+        """Enter the pods that have been added since the columns were last read."""
+        if self._unentered:
+            unentered, self._unentered = self._unentered, {}
+            for slot in unentered:
+                self._enter(slot, self.info(slot))
+
+    def _enter(self, slot: int, info: PodInfo) -> None:
+        self._priority[slot] = info.priority
+        self._start_time[slot] = _microseconds(info.status.start_time)
+        self._nonzero_cpu[slot], self._nonzero_memory[slot] = info.nonzero_requests
+        self._shape_number[slot] = self._shapes.add(info.shape)
+        self._extreme_pods += info.has_extreme_requests
+        requests = info.requests
+        for resource, column in self._requested.items():
+            column[slot] = requests.get(resource, 0)
+        for resource in requests.keys() - self._requested.keys():
+            self._add_resource(resource)[slot] = requests[resource]
+
+    # -- pods ----------------------------------------------------------------------------------------------------
 
     def slot(self, uid: str) -> int | None:
         """The slot of a pod, None when it has none."""
@@ -127,16 +192,7 @@ class PodTable:
         if row is not None:
             self._by_row[row].append(slot)
         self._infos[slot] = info
-        self.priority[slot] = info.priority
-        self.start_time[slot] = _microseconds(info.status.start_time)
-        self.nonzero_cpu[slot], self.nonzero_memory[slot] = info.nonzero_requests
-        self.shape_number[slot] = self.shapes.add(info.shape)
-        self.extreme_pods += info.has_extreme_requests
-        requests = info.requests
-        for resource, column in self._requested.items():
-            column[slot] = requests.get(resource, 0)
-        for resource in requests.keys() - self._requested.keys():
-            self._add_resource(resource)[slot] = requests[resource]
+        self._unentered[slot] = None
         return slot
 
     def _add_resource(self, resource: str) -> NDArray[np.int64]:
@@ -151,10 +207,13 @@ class PodTable:
     def replace(self, info: PodInfo) -> bool:
         """Replace a pod by a newer state with the same requests and priority; whether its start time has changed."""
         slot = self._slots[info.uid]
+        before, now = self.info(slot).status.start_time, info.status.start_time
         self._infos[slot] = info
-        before, now = int(self.start_time[slot]), _microseconds(info.status.start_time)
-        self.start_time[slot] = now
-        return before != now
+        if before == now:
+            return False
+        if slot not in self._unentered:
+            self._start_time[slot] = _microseconds(now)
+        return True
 
     def remove(self, row: int, uid: str) -> None:
         """Remove a pod from a row. QUIRK (semantics 7.4): the last pod of the row takes its place."""
@@ -162,10 +221,12 @@ class PodTable:
         on_row = self._by_row[row]
         on_row[on_row.index(slot)] = on_row[-1]
         on_row.pop()
-        info = self._infos[slot]
-        assert info is not None
-        self.shapes.remove(info.shape)
-        self.extreme_pods -= info.has_extreme_requests
+        if slot in self._unentered:
+            del self._unentered[slot]
+        else:
+            info = self.info(slot)
+            self._shapes.remove(info.shape)
+            self._extreme_pods -= info.has_extreme_requests
         self._infos[slot] = None
         self._free.append(slot)
 
@@ -174,9 +235,9 @@ class PodTable:
         size = len(self._infos)
         self._free.extend(range(size, 2 * size))
         self._infos += [None] * size
-        self.priority, self.start_time = _doubled(self.priority), _doubled(self.start_time)
-        self.nonzero_cpu, self.nonzero_memory = _doubled(self.nonzero_cpu), _doubled(self.nonzero_memory)
-        self.shape_number, self._zeros = _doubled(self.shape_number), _doubled(self._zeros)
+        self._priority, self._start_time = _doubled(self._priority), _doubled(self._start_time)
+        self._nonzero_cpu, self._nonzero_memory = _doubled(self._nonzero_cpu), _doubled(self._nonzero_memory)
+        self._shape_number, self._zeros = _doubled(self._shape_number), _doubled(self._zeros)
         self._requested = {resource: _doubled(column) for resource, column in self._requested.items()}
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kubestow.api.core import Node, Pod
+from kubestow.api.meta import ObjectMeta
 from kubestow.api.resource import ResourceClaim
 from kubestow.engine.cluster_api.object_writes import merge_patched
 from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims
@@ -31,6 +32,7 @@ class MemoryAPI:
 
     def __init__(self) -> None:
         self._objects: dict[Resource, dict[Key, Any]] = {resource: {} for resource in WATCHED}
+        self._pods: dict[Key, Pod] = self._objects[PODS]
         self._subscribers: list[Subscriber] = []
         self._version = 0
 
@@ -41,12 +43,11 @@ class MemoryAPI:
         resource = resource_of(type(obj))
         objects = self._objects.setdefault(resource, {})
         key = (obj.metadata.namespace, obj.metadata.name)
-        self._version += 1
-        version = str(self._version)
-        obj = msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, resource_version=version))
+        obj = msgspec.structs.replace(obj, metadata=self._new_version(obj))
         known = key in objects
         objects[key] = obj
         self._notify(resource, "MODIFIED" if known else "ADDED", obj)
+        version: str = obj.metadata.resource_version
         return version
 
     def remove(self, obj: Any) -> None:
@@ -58,7 +59,7 @@ class MemoryAPI:
 
     def pods(self) -> list[Pod]:
         """All pods."""
-        return list(self._objects[PODS].values())
+        return list(self._pods.values())
 
     def nodes(self) -> list[Node]:
         """All nodes."""
@@ -78,6 +79,7 @@ class MemoryAPI:
         copied = MemoryAPI()
         copied._version = self._version
         copied._objects = {resource: dict(objects) for resource, objects in self._objects.items()}
+        copied._pods = copied._objects[PODS]
         return copied
 
     def relist(self) -> None:
@@ -113,7 +115,7 @@ class MemoryAPI:
 
     async def read_pod(self, pod: ObjectReference) -> Pod | None:
         """The current pod, or None."""
-        current: Pod | None = self._objects[PODS].get((pod.namespace, pod.name))
+        current: Pod | None = self._pods.get((pod.namespace, pod.name))
         return current if current is not None and current.metadata.uid == pod.uid else None
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
@@ -137,7 +139,7 @@ class MemoryAPI:
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         """Delete a pod immediately."""
-        current = self._objects[PODS].get((pod.namespace, pod.name))
+        current = self._pods.get((pod.namespace, pod.name))
         if current is not None and current.metadata.uid == pod.uid:
             self.remove(current)
 
@@ -149,8 +151,14 @@ class MemoryAPI:
     def record(self, event: EventRecord) -> None:
         """Drop the event."""
 
+    def _new_version(self, obj: Any) -> ObjectMeta:
+        """The metadata of an object that is about to be written."""
+        self._version += 1
+        metadata: ObjectMeta = msgspec.structs.replace(obj.metadata, resource_version=str(self._version))
+        return metadata
+
     def _current(self, pod: ObjectReference) -> Pod:
-        current = self._objects[PODS].get((pod.namespace, pod.name))
+        current = self._pods.get((pod.namespace, pod.name))
         if current is None:
             raise APIError(404, "NotFound", f'pods "{pod.name}" not found')
         if current.metadata.uid != pod.uid:

@@ -1,15 +1,16 @@
 """The pending pods of a cluster by cause: why they wait, and with which change how many of them would fit.
 
-Pods wait for the same cause if the same reasons keep them from all nodes, whatever the numbers of nodes. The first pod
-of a cause stands for the others: its counterfactuals are searched for, and each is tried with all pods of the cause
-beside each other. Causes whose best change helps most pods come first.
+Pods wait for the same cause if the same reasons keep them from all nodes, whatever the numbers of nodes, and they lack
+the same resources; or if the same plugin fails in the same way. The first pod of a cause stands for the others: its
+counterfactuals are searched for, and each is tried with all pods of the cause beside each other. Causes whose best
+change helps most pods come first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubestow import gc_tuning
 from kubestow.api.core import Pod
@@ -17,9 +18,10 @@ from kubestow.cluster.pods.shapes import Shape
 from kubestow.engine.explanation.counterfactuals import Counterfactual
 from kubestow.engine.explanation.explain import explain_with, helpful_counterfactuals
 from kubestow.engine.explanation.explanation import Explanation, reasons_text
+from kubestow.engine.explanation.plain_words import reasons_in, scarce_resources
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
-from kubestow.errors import KubestowError
+from kubestow.errors import KubestowError, PluginError
 from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 
@@ -48,13 +50,14 @@ class PendingCause:
     """Pods (namespace/name) that wait for the same cause.
 
     ``reason`` says why in plain words, ``message`` is what the scheduler would report of the first pod, empty where it
-    would report none. ``remedies`` are the changes that help most pods, the smaller of equal ones first; empty also if
-    they were not ``searched`` for.
+    would report none. ``missing`` says what the cluster does not have for the first pod. ``remedies`` are the changes
+    that help most pods, the smaller of equal ones first; empty also if they were not ``searched`` for.
     """
 
     reason: str
     message: str
     pods: tuple[str, ...]
+    missing: tuple[str, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     searched: bool = False
 
@@ -70,6 +73,7 @@ class PendingCause:
             "message": self.message,
             "count": len(self.pods),
             "pods": list(self.pods),
+            **({"missing": list(self.missing)} if self.missing else {}),
             "searched": self.searched,
             "remedies": [each.counterfactual.document() | {"helped": each.helped} for each in self.remedies],
         }
@@ -120,6 +124,8 @@ class PendingPods(Displayed):
             first, *others = cause.remedies
             more = [f"or {each.text} ({each.helped:,})" for each in others[: _CHANGES_SHOWN - 1]]
             return "\n".join((first.text, *more))
+        if cause.missing:
+            return "\n".join(cause.missing)
         return "no small change was found" if cause.searched else "-"
 
 
@@ -145,24 +151,35 @@ def pending_by_cause(
         pending = (pod for pod in pods if not pod.spec.node_name)
         causes = search.causes(pending, counterfactuals=counterfactuals)
         ordered = sorted(causes, key=lambda cause: (-cause.helped, -len(cause.pods), cause.reason))
-        return PendingPods(tuple(ordered), len(search.scheduler.cache.nodes), search.scheduler.absent)
+        remarks = (*search.scheduler.absent, *search.other_reasons())
+        return PendingPods(tuple(ordered), len(search.scheduler.cache.nodes), remarks)
 
 
 @dataclass(slots=True)
 class _Group:
     """Pods of one cause. ``reason`` is the cause where the engine did not decide about them.
 
-    ``waits_for`` are the reasons of those about which it did, as :meth:`Explanation.waits_for` returns them.
+    ``scarce`` are the resources of which no node has what these pods request, and ``waits_for`` the reasons of those
+    about which the engine decided, as :meth:`Explanation.waits_for` returns them.
     """
 
     reason: str = ""
     message: str = ""
+    missing: tuple[str, ...] = ()
+    scarce: tuple[str, ...] = ()
     pods: list[Pod] = field(default_factory=list)
     waits_for: list[Mapping[str, int]] = field(default_factory=list)
 
     def cause(self) -> PendingCause:
-        reason = self.reason or reasons_text(self.waits_for)
-        return PendingCause(reason, self.message, tuple(pod.key for pod in self.pods))
+        reason = self.reason or "; ".join((*self.scarce, reasons_text(self.waits_for)))
+        return PendingCause(reason, self.message, tuple(pod.key for pod in self.pods), self.missing)
+
+
+class _Undecided(NamedTuple):
+    """Why the engine did not decide about a pod: the ``key`` of its cause, and the reason in words."""
+
+    key: object
+    reason: str
 
 
 class _Search:
@@ -170,39 +187,71 @@ class _Search:
 
     def __init__(self, cluster: ClusterObjects, options: SchedulerOptions) -> None:
         self.scheduler = OfflineScheduler(cluster, options)
-        #: Explanations by shape, or the messages of plugins that fail: they are the same for copies of a pod.
-        self._explained: dict[Shape, Explanation | str] = {}
+        #: Explanations by shape, or the failures of plugins: they are the same for copies of a pod.
+        self._explained: dict[Shape, Explanation | _Undecided] = {}
+        #: What the scheduler last wrote about pods for which other reasons are found here.
+        self._other_messages: list[str] = []
 
     def causes(self, pods: Iterable[Pod], *, counterfactuals: bool) -> list[PendingCause]:
         groups: dict[object, _Group] = {}
         for pod in pods:
-            explained = _without_decision(pod, self.scheduler) or self._explain(pod)
-            if isinstance(explained, str) or explained.preemption is not None:
-                reason = explained if isinstance(explained, str) else _PREEMPTS
-                group = groups.setdefault(reason, _Group(reason))
+            reason = _without_decision(pod, self.scheduler)
+            explained = _Undecided(reason, reason) if reason else self._explain(pod)
+            if isinstance(explained, _Undecided):
+                group = groups.setdefault(explained.key, _Group(explained.reason))
+            elif explained.preemption is not None:
+                group = groups.setdefault(_PREEMPTS, _Group(_PREEMPTS))
             else:
-                waits_for = explained.waits_for()
-                key = (explained.profile, bool(explained.gate), frozenset(waits_for))
-                group = groups.setdefault(key, _Group(message=explained.message))
+                waits_for, scarce = explained.waits_for(), tuple(self._scarce(pod, explained))
+                key = (explained.profile, bool(explained.gate), frozenset(waits_for), scarce)
+                new = _Group(message=explained.message, missing=explained.missing, scarce=scarce)
+                group = groups.setdefault(key, new)
                 group.waits_for.append(waits_for)
+                self._compare(pod, explained.message)
             group.pods.append(pod)
         largest = sorted(groups.values(), key=lambda group: -len(group.pods))
         searched = [group for group in largest if group.waits_for][:_MOST_SEARCHED] if counterfactuals else []
         with_remedies = {id(group): self._with_remedies(group) for group in searched}
         return [with_remedies.get(id(group)) or group.cause() for group in largest]
 
-    def _explain(self, pod: Pod) -> Explanation | str:
-        """The explanation of a pod, or the message of the plugin that fails."""
+    def _compare(self, pod: Pod, message: str) -> None:
+        condition = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
+        if condition is not None:
+            found = {reason for _, reason in reasons_in(message)}
+            if any(reason not in found for _, reason in reasons_in(condition.message)):
+                self._other_messages.append(condition.message)
+
+    def other_reasons(self) -> Iterator[str]:
+        """A remark about the pods for which the scheduler's last message has reasons that are not found here."""
+        if self._other_messages:
+            pods = counted(len(self._other_messages), "pod")
+            yield (
+                f"the scheduler's last message about {pods} has other reasons, because the cluster has changed since,"
+                f" or it has another configuration than is given here: {self._other_messages[0]}"
+            )
+
+    def _scarce(self, pod: Pod, explained: Explanation) -> Iterator[str]:
+        if not explained.missing:
+            return
+        nodes = self.scheduler.cache.all_nodes()
+        requests = self.scheduler.cache.shapes.info(pod).shape.requests
+        yield from scarce_resources(requests, lambda name: int(nodes.allocatable(name).max(initial=0)))
+
+    def _explain(self, pod: Pod) -> Explanation | _Undecided:
+        """The explanation of a pod, or the plugin that fails."""
         info = self.scheduler.cache.shapes.info(pod)
         # Claims that are made for a pod differ from those of its copies.
         own_claims = info.spec.resource_claims or any(volume.ephemeral is not None for volume in info.spec.volumes)
         if not own_claims and info.shape in self._explained:
             return self._explained[info.shape]
-        explained: Explanation | str
+        explained: Explanation | _Undecided
         try:
             explained = explain_with(self.scheduler, pod, counterfactuals=False)
+        except PluginError as error:  # its text may have the pod's name
+            kind = error.problem.partition(":")[0]
+            explained = _Undecided((error.plugin, error.extension_point, kind), str(error))
         except KubestowError as error:
-            explained = str(error)
+            explained = _Undecided(str(error), str(error))
         self._explained[info.shape] = explained
         return explained
 

@@ -46,6 +46,7 @@ _PLAIN = {
     "cannot allocate all claims": "the devices that the pod claims are not free",
 }
 _INSUFFICIENT = "Insufficient "
+_MISSING_CLAIM = re.compile(r'persistentvolumeclaim "[^"]*" not found')
 
 
 def reasons_in(message: str) -> Iterator[tuple[int, str]]:
@@ -67,10 +68,22 @@ def plain_words(message: str) -> list[str]:
 
 def larger_than_any_node(requests: Mapping[str, int], largest: Callable[[str], int]) -> Iterator[str]:
     """The requests (millicores, bytes or counts) above the ``largest`` allocatable amount that a node has of each."""
+    for resource, amount, most in _above_largest(requests, largest):
+        has = amount_text(resource, most) if most else "none"
+        yield f"the pod requests {amount_text(resource, amount)} {resource}, the largest node has {has}"
+
+
+def scarce_resources(requests: Mapping[str, int], largest: Callable[[str], int]) -> Iterator[str]:
+    """The same of pods that request different amounts: the resources of which no node has what they request."""
+    for resource, _, most in _above_largest(requests, largest):
+        has = f"more {resource} is requested than the largest node has ({amount_text(resource, most)})"
+        yield has if most else f"no node has any {resource}"
+
+
+def _above_largest(requests: Mapping[str, int], largest: Callable[[str], int]) -> Iterator[tuple[str, int, int]]:
     for resource, amount in requests.items():
         if amount > (most := largest(resource)):
-            has = amount_text(resource, most) if most else "none"
-            yield f"the pod requests {amount_text(resource, amount)} {resource}, the largest node has {has}"
+            yield resource, amount, most
 
 
 def explain_gate(plugin: str) -> str:
@@ -88,6 +101,8 @@ def plain_reason(reason: str, *, too_small: bool = False) -> str:
         name = reason.removeprefix(_INSUFFICIENT)
         resource = {"cpu": "CPU", "ephemeral-storage": "ephemeral storage"}.get(name, name)
         return "the node is too small for the pod" if too_small else f"too little {resource} is free"
+    if _MISSING_CLAIM.match(reason):
+        return "a PersistentVolumeClaim of the pod does not exist"
     for prefix, words in _PLAIN.items():
         if reason.startswith(prefix):
             in_braces = re.search(r"\{(.+?)\}", reason)  # such as the taint

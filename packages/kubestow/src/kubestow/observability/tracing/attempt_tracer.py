@@ -31,7 +31,7 @@ from kubestow.observability.tracing.attempt_record import (
     traceparent,
 )
 from kubestow.scheduling.decision.result import Decision, Scheduled
-from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.observer import Disruption, Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 
 #: Attempts without an end are forgotten when there are so many: of pods that were deleted during their attempt.
@@ -130,7 +130,9 @@ class AttemptTracer(Observer):
             start = end - round(seconds * _SECOND)
             attempt.events.append((PERMIT_WAIT, attempt.stage_id, start, end, code.value))
 
-    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+    def preemption_started(
+        self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
+    ) -> None:
         for preemptor in preemptors:
             attempt = self._attempts.get(preemptor.uid)
             if attempt is not None:

@@ -18,6 +18,7 @@ from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.table import NodeTable
+from kubestow.cluster.pods.placed_groups import PlacedGroups
 from kubestow.cluster.pods.pod_groups import native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges
@@ -43,7 +44,7 @@ from kubestow.plugins.default_preemption.dry_run import (
     evictable_units,
     pod_group_priority,
 )
-from kubestow.plugins.default_preemption.group_victims import PlacedGroups, dry_run_with_groups
+from kubestow.plugins.default_preemption.group_victims import dry_run_with_groups
 from kubestow.rules.minors import Behaviour
 
 _PREEMPTING = Status.unresolvable("waiting for the preemption for this pod to be finished")
@@ -266,8 +267,8 @@ class PreemptionForPodGroups(PodGroupPostFilterPlugin, DefaultPreemption):
     ) -> PostFilterResult:
         """Nominates the pod to a node and names the victims, whole groups among them, or returns the reasons."""
         cluster = self.handle.cluster
-        if self._groups_are_victims and len(cluster.pod_groups):
-            self._placed_groups = PlacedGroups.of(cluster)
+        if self._groups_are_victims and len(cluster.pod_groups) and len(cluster.placed_groups):
+            self._placed_groups = cluster.placed_groups
         try:
             return super().post_filter(state, pod, diagnosis, filters)
         finally:
@@ -290,7 +291,7 @@ class PreemptionForPodGroups(PodGroupPostFilterPlugin, DefaultPreemption):
         """Which of the pods of some nodes may be evicted for a pod, bool: those of lower priority, by their group's."""
         if self._placed_groups is None:
             return super().may_evict(pod, others)
-        return self._placed_groups.priority[others.slots] < pod.priority
+        return self._placed_groups.priority_of(others.slots) < pod.priority
 
     def evictable_units(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
         """All pods and pod groups below the group's priority, on any node; pods of groups have their group's."""

@@ -19,24 +19,21 @@ priority, pod groups before single pods, larger groups, and earlier start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.api.scheduling import CompositePodGroup, PodGroup
+from kubestow.api.scheduling import PodGroup
 from kubestow.api.selectors import NOTHING, Selector, compile_selector
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes
-from kubestow.cluster.pods.hierarchies import ancestors
-from kubestow.cluster.pods.pod_groups import native_name
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.errors import InvalidSelector
@@ -257,19 +254,14 @@ def evictable_units(
     table = cluster.nodes.pod_table
     slots, offsets = table.slots_on(range(len(cluster.nodes)))
     rows = np.repeat(np.arange(len(cluster.nodes)), np.diff(offsets))
-    priorities = table.priority[slots]
-    in_group = np.zeros(len(slots), np.bool_)
+    groups = cluster.placed_groups
+    in_group, number = groups.is_in_group(slots), groups.unit_of(slots)
+    counts_groups = in_group if of_groups else number >= 0
+    priorities = np.where(counts_groups, groups.priority_of(slots), table.priority[slots])
     # The position of the first pod of each pod's unit, which stands for the unit wherever a unit has a property.
-    unit = np.arange(len(slots))
-    position_of = np.full(slots.max(initial=-1) + 1, -1, np.intp)
-    position_of[slots] = np.arange(len(slots))
-    for group in placed_pod_groups(cluster):
-        positions = np.sort(position_of[group.slots])
-        in_group[positions] = True
-        if group.is_unit:
-            unit[positions] = positions[0]
-        if group.priority is not None and (of_groups or group.is_unit):
-            priorities[positions] = group.priority
+    unit, in_unit = np.arange(len(slots)), np.flatnonzero(number >= 0)
+    _, first, of_unit = np.unique(number[in_unit], return_index=True, return_inverse=True)
+    unit[in_unit] = in_unit[first[of_unit]]
     of_preemptor = [slot for uid in excluded if (slot := table.slot(uid)) is not None]
     kept = ~np.isin(slots, of_preemptor) & (priorities < priority)
     slots, rows, priorities, in_group = slots[kept], rows[kept], priorities[kept], in_group[kept]
@@ -280,47 +272,9 @@ def evictable_units(
     np.minimum.at(start_time, unit, table.start_time[slots])
     order = np.lexsort((unit, start_time[unit], -size[unit], ~in_group, -priorities))
     violating = budgets.violated(PodChanges(table, slots[order], np.array([0, len(order)], np.intp), -1))
-    violating_units = np.zeros(len(slots), np.bool_)
-    violating_units[unit[order[violating]]] = True
-    order = order[np.argsort(~violating_units[unit[order]], kind="stable")]
+    violations = np.bincount(unit[order[violating]], minlength=len(slots))
+    order = order[np.argsort(violations[unit[order]] == 0, kind="stable")]
     starts = np.flatnonzero(np.diff(unit[order], prepend=-1))
     run_offsets = offsets_of(np.diff(starts, append=len(order)))
-    return Evictable(PodChanges(table, slots[order], run_offsets, -1), rows[order])
-
-
-class PlacedGroup(NamedTuple):
-    """The slots of the placed pods of a Kubernetes group, or of a tree that is evicted as a whole.
-
-    ``is_unit``: they are evicted together. ``priority`` is that of the group at the top; None if the group is missing.
-    """
-
-    priority: int | None
-    is_unit: bool
-    slots: list[int]
-
-
-def placed_pod_groups(cluster: Cluster) -> Iterator[PlacedGroup]:
-    """Kubernetes' own pod groups that have placed pods."""
-    groups, table = cluster.catalog(PodGroup), cluster.nodes.pod_table
-    composites = cluster.catalog(CompositePodGroup)
-    trees: dict[tuple[str, str], PlacedGroup] = {}
-    for name in cluster.pod_groups:
-        members = cluster.pod_groups.members(name)
-        if not native_name(name) or not members.has_placed:  # most groups may be waiting
-            continue
-        slots = [table.slot(uid) for uid in members.pods]
-        placed = [slot for slot in slots if slot is not None]
-        group = groups.get(name.namespace, name.name)
-        if not placed or group is None:
-            if placed:
-                yield PlacedGroup(None, False, placed)
-            continue
-        above = [ancestor for ancestor in ancestors(group, composites) if ancestor is not None]
-        priority = (above[-1] if above else group).spec.priority or 0
-        whole = [ancestor for ancestor in above if ancestor.spec.is_disrupted_as_a_whole]
-        if whole:
-            tree = trees.setdefault((name.namespace, whole[-1].metadata.name), PlacedGroup(priority, True, []))
-            tree.slots.extend(placed)
-        else:
-            yield PlacedGroup(priority, group.spec.is_disrupted_as_a_whole, placed)
-    yield from trees.values()
+    runs = PodChanges(table, slots[order], run_offsets, -1)
+    return Evictable(runs, rows[order], violations[unit[order[starts]]])

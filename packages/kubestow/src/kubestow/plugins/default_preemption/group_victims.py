@@ -7,16 +7,15 @@ node are gone; those on other nodes are victims too, and count for disruption bu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes
+from kubestow.cluster.pods.placed_groups import PlacedGroups
 from kubestow.cluster.pods.table import PodChanges, offsets_of
 from kubestow.framework.interface import FilterRunner
 from kubestow.plugins.default_preemption.dry_run import (
@@ -24,38 +23,7 @@ from kubestow.plugins.default_preemption.dry_run import (
     DryRun,
     MayEvict,
     Rows,
-    placed_pod_groups,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedGroups:
-    """The placed pods of groups, by slot of the pod table.
-
-    ``priority`` (one per slot) is that of the group, or of the pod itself. ``units`` has the slots of each group that
-    is evicted as a whole, ``unit_of`` (intp, one per slot) the position of a pod's unit there, -1 for other pods.
-    """
-
-    priority: NDArray[np.int64]
-    unit_of: NDArray[np.intp]
-    units: Sequence[NDArray[np.intp]]
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> PlacedGroups | None:
-        """Those of a cluster; None if there are none."""
-        groups = list(placed_pod_groups(cluster))
-        if not groups:
-            return None
-        table = cluster.nodes.pod_table
-        priority, units = table.priority.astype(np.int64), list[NDArray[np.intp]]()
-        unit_of = np.full(len(priority), -1, np.intp)
-        for group in groups:
-            if group.priority is not None:
-                priority[group.slots] = group.priority
-            if group.is_unit:
-                unit_of[group.slots] = len(units)
-                units.append(np.array(group.slots, np.intp))
-        return cls(priority, unit_of, units)
 
 
 def dry_run_with_groups(
@@ -93,10 +61,12 @@ def _potential_victims(table: NodeTable, rows: Rows, may_evict: MayEvict, groups
     all_pods = PodChanges(pods, *pods.slots_on(rows.tolist()), -1)
     evictable = all_pods.among(may_evict(all_pods))
     slots = evictable.slots
-    unit_of, start_time = groups.unit_of[slots], pods.start_time[slots].copy()
-    for unit, members in enumerate(groups.units):
-        start_time[unit_of == unit] = pods.start_time[members].min()
-    order = np.lexsort((unit_of, start_time, -groups.priority[slots], evictable.row_of))
+    unit_of, start_time = groups.unit_of(slots), pods.start_time[slots].copy()
+    in_unit = np.flatnonzero(unit_of >= 0)
+    units, of_unit = np.unique(unit_of[in_unit], return_inverse=True)
+    earliest = [pods.start_time[groups.slots_of(unit)].min() for unit in units.tolist()]
+    start_time[in_unit] = np.array(earliest, np.int64)[of_unit]
+    order = np.lexsort((unit_of, start_time, -groups.priority_of(slots), evictable.row_of))
     return PodChanges(pods, slots[order], evictable.offsets, evictable.sign)
 
 
@@ -131,7 +101,7 @@ class _Units:
 
     @classmethod
     def of(cls, pods: PodChanges, groups: PlacedGroups) -> _Units:
-        unit_of, row_of = groups.unit_of[pods.slots], pods.row_of
+        unit_of, row_of = groups.unit_of(pods.slots), pods.row_of
         is_first = np.ones(len(unit_of), np.bool_)
         same = (unit_of[1:] == unit_of[:-1]) & (unit_of[1:] >= 0) & (row_of[1:] == row_of[:-1])
         is_first[1:] = ~same
@@ -141,8 +111,8 @@ class _Units:
     def expanded(self, pods: PodChanges, groups: PlacedGroups) -> _Expanded:
         """All pods of the units, those on other nodes included."""
         members = [
-            groups.units[unit] if unit >= 0 else pods.slots[first : first + 1]
-            for first, unit in zip(self.firsts, groups.unit_of[pods.slots[self.firsts]], strict=True)
+            groups.slots_of(unit) if unit >= 0 else pods.slots[first : first + 1]
+            for first, unit in zip(self.firsts, groups.unit_of(pods.slots[self.firsts]).tolist(), strict=True)
         ]
         slots = np.fromiter(chain.from_iterable(members), np.intp)
         lengths = np.fromiter(map(len, members), np.intp, len(members))

@@ -31,7 +31,7 @@ from kubestow.api.resource import (
     ResourceSlice,
 )
 from kubestow.cluster.changes.catalog import Catalog
-from kubestow.cluster.nodes.views import NodeRow, Nodes
+from kubestow.cluster.nodes.views import NodeRows, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
 from kubestow.plugins.dynamic_resources.cel import SelectorCache, SelectorError
@@ -304,13 +304,12 @@ class DeviceCounts:
         is_backed = (capacity == 0) & (devices > 0)
         return np.where(is_backed, devices, capacity), np.where(is_backed, allocated, used)
 
-    def usage_of_row(self, resource: str, node: NodeRow) -> tuple[int, int]:
-        """The same for a single node."""
-        capacity = node.allocatable(resource)
-        if capacity or not self.is_backed(resource):
-            return capacity, node.requested(resource)
-        capacities, used = self.usage(resource, node.as_nodes())
-        return capacities.item(), used.item()
+    def usage_of_rows(self, resource: str, nodes: NodeRows) -> tuple[list[int], list[int]]:
+        """The same for a few nodes."""
+        if all(nodes.allocatable(resource)) or not self.is_backed(resource):
+            return nodes.allocatable(resource), nodes.requested(resource)
+        capacities, used = self.usage(resource, nodes.as_nodes())
+        return capacities.tolist(), used.tolist()
 
     def _count_on_nodes(self, device_class: DeviceClass, nodes: Nodes) -> Int64s:
         """The devices of a class on each node and how many of them are allocated, int64 of shape (2, nodes)."""

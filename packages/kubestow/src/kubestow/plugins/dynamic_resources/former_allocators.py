@@ -12,6 +12,7 @@ from typing import Any
 
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.resource_claims import DeviceID
+from kubestow.plugins.dynamic_resources.compatibility_groups import SearchWithCompatibilityGroups
 from kubestow.plugins.dynamic_resources.pools import (
     CandidateDevice,
     DevicePool,
@@ -55,7 +56,10 @@ def device_pools(catalog: Slices, table: NodeTable, features: Features) -> Devic
 def allocation_search(features: Features) -> Callable[..., AllocationSearch]:
     """The search of a minor version, with the parameters of :class:`AllocationSearch`."""
     current = (Behaviour.DEVICES_ARE_TRIED_IN_COMBINATIONS, Behaviour.SUBREQUESTS_FOR_ALL_DEVICES_STAND_ALONE)
-    return AllocationSearch if all(map(features.emulates, current)) else FormerAllocationSearch
+    if not all(map(features.emulates, current)):
+        return FormerAllocationSearch
+    has_groups = features.emulates(Behaviour.COMPATIBILITY_GROUPS_ARE_READ)
+    return SearchWithCompatibilityGroups if has_groups else AllocationSearch
 
 
 # -- pools ---------------------------------------------------------------------------------------------------------

@@ -49,7 +49,16 @@ _OPTIONAL = (
 class PooledDevice:
     """A device of a pool, with the slice that publishes it."""
 
-    __slots__ = ("_cel_device", "_matches", "capacity", "consumes_counters", "device", "id", "slice")
+    __slots__ = (
+        "_cel_device",
+        "_matches",
+        "capacity",
+        "compatibility_groups",
+        "consumes_counters",
+        "device",
+        "id",
+        "slice",
+    )
 
     def __init__(self, source: ResourceSlice, device: Device) -> None:
         """Raises InvalidQuantity for an invalid capacity or counter."""
@@ -62,6 +71,12 @@ class PooledDevice:
         self.consumes_counters: CounterAmounts = {
             consumption.counter_set: {name: nanos(counter.value) for name, counter in consumption.counters.items()}
             for consumption in device.consumes_counters
+        }
+        #: The compatibility groups that it declares, by counter set; only where it declares any.
+        self.compatibility_groups: Mapping[str, frozenset[str]] = {
+            consumption.counter_set: frozenset(consumption.compatibility_groups)
+            for consumption in device.consumes_counters
+            if consumption.compatibility_groups
         }
         self._cel_device: CELDevice | None = None
         self._matches: dict[str, bool | SelectorError] = {}

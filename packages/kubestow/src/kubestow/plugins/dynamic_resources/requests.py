@@ -47,6 +47,7 @@ class Features:
     binding_conditions: bool = True
     consumable_capacity: bool = True
     fractional_ranges: bool = False
+    compatibility_groups: bool = False
     extended_resources: bool = True
     #: Whether the allocator in use knows consumable capacity and binding conditions, be their gates on or off. Another
     #: one is chosen if both are off: it ignores capacity requests, for example, which this one refuses.
@@ -63,7 +64,7 @@ class Features:
         binding = conditions and status if together else conditions or status
         return cls(
             full_allocator=handle.emulates(Behaviour.DEVICE_ALLOCATOR_DEPENDS_ON_GATES)
-            and (binding or enabled("DRAConsumableCapacity")),
+            and (binding or enabled("DRAConsumableCapacity") or enabled("DRADeviceCompatibilityGroups")),
             emulates=handle.emulates,
             admin_access=enabled("DRAAdminAccess") or not handle.emulates(Behaviour.ADMIN_ACCESS_HAS_A_GATE),
             prioritized_list=enabled("DRAPrioritizedList"),
@@ -73,6 +74,7 @@ class Features:
             binding_conditions=conditions and status,
             consumable_capacity=enabled("DRAConsumableCapacity"),
             fractional_ranges=enabled("DRAFractionalCapacityRange"),
+            compatibility_groups=enabled("DRADeviceCompatibilityGroups"),
             extended_resources=enabled("DRAExtendedResource"),
         )
 

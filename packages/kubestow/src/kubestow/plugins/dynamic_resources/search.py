@@ -427,7 +427,7 @@ class AllocationSearch:
             return True
         if not self._features.partitionable_devices:
             return False
-        if is_shared and (self._tracker.devices.consumed_capacity(device.id) or device.id in self._consumed_capacity):
+        if self._is_charged(device, is_shared=is_shared):
             return True
         consumed = self._consumed_counters.setdefault(pool, {})
         add_consumption(consumed, device, +1)
@@ -437,6 +437,12 @@ class AllocationSearch:
                 add_consumption(consumed, device, -1)
                 return False
         return True
+
+    def _is_charged(self, device: PooledDevice, *, is_shared: bool) -> bool:
+        """Whether a device has been charged to its counters with another share of it."""
+        return is_shared and bool(
+            self._tracker.devices.consumed_capacity(device.id) or device.id in self._consumed_capacity
+        )
 
 
 def tolerates_all(tolerations: Sequence[DeviceToleration], taints: Iterable[DeviceTaint]) -> bool:
@@ -580,16 +586,21 @@ class AvailableCounters:
         """Drop the cache, because slices have changed."""
         self._cache.clear()
 
+    def allocated(self, pool: DevicePool) -> Iterator[PooledDevice]:
+        """The devices of a pool that consume counters because they are allocated, accessible or not."""
+        devices = self._tracker.devices
+        for device in pool.devices():
+            if devices.is_allocated(device.id) or (self._shares and devices.is_shared(device.id)):
+                yield device
+
     def of_pool(self, pool: DevicePool) -> CounterAmounts:
         """The available amounts of a pool in nano units; negative where devices consume more than there is."""
         changes = self._tracker.devices.pool_version(*pool.id)
         cached = self._cache.get(pool)
         if cached is None or cached[0] != changes:
             available = {name: dict(counters) for name, counters in pool.shared_counters.items()}
-            for device in pool.devices():
-                devices = self._tracker.devices
-                if devices.is_allocated(device.id) or (self._shares and devices.is_shared(device.id)):
-                    add_consumption(available, device, -1)
+            for device in self.allocated(pool):
+                add_consumption(available, device, -1)
             cached = self._cache[pool] = (changes, available)
         return cached[1]
 

@@ -25,7 +25,7 @@ from kubestow.api.scheduling import (
 )
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.pods.hierarchies import MAX_LEVELS, Hierarchies
+from kubestow.cluster.pods.hierarchies import MAX_LEVELS
 from kubestow.cluster.pods.pod_groups import COMPOSITE, KUBERNETES, Members, PodGroupAPI, PodGroupName, native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
@@ -58,10 +58,10 @@ class GangScheduling(GangPlugin, PermitPlugin):
         self._are_units = handle.emulates(Behaviour.POD_GROUPS_ARE_UNITS)
         self._are_queued = self._are_units and handle.emulates(Behaviour.POD_GROUPS_ARE_QUEUED)
         self._has_preemption_policy = self._are_units and handle.feature_enabled("PodGroupPreemptionPolicy")
-        self._hierarchies: Hierarchies | None = None
-        if self._are_units and handle.feature_enabled("CompositePodGroup"):
-            composites = handle.cluster.catalog(CompositePodGroup)
-            self._hierarchies = Hierarchies(handle.cluster.catalog(PodGroup), composites)
+        has_trees = self._are_units and handle.feature_enabled("CompositePodGroup")
+        self._hierarchies = handle.cluster.hierarchies if has_trees else None
+        #: Only where there are trees.
+        self._readiness = handle.cluster.group_readiness if has_trees else None
         self._pod_groups = PodGroupLister(handle.cluster, self._group_apis())
         self._conditions = PodGroupConditions(handle)
         self.kinds = self._pod_groups.kinds
@@ -80,7 +80,8 @@ class GangScheduling(GangPlugin, PermitPlugin):
                     Action.ADD | Action.UPDATE,
                     invalidates=Invalidation.NOTHING,
                     hint=self._is_schedulable_after_pod_group_change,
-                    hint_keys=lambda old, new: (self._key_of(self._pod_groups.name_of(new), new),),
+                    hint_keys=lambda old, new: self._keys_of_group(self._pod_groups.name_of(new)),
+                    event_filter=self._changes_admission,
                 )
                 for kind in self.kinds
             ),
@@ -92,6 +93,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 invalidates=Invalidation.NOTHING,
                 hint=self._is_schedulable_after_pod_deleted,
                 hint_keys=lambda old, new: self._keys_of_group_of(old),
+                event_filter=lambda old, new: self._completes_a_gang(None, old),
             )
             self.events_to_register = (*self.events_to_register, deleted)
         if self._hierarchies is not None:
@@ -100,7 +102,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.NOTHING,
                 hint=self._is_schedulable_after_composite_change,
-                hint_keys=lambda old, new: (new.metadata.namespace,),
+                hint_keys=lambda old, new: self._keys_of_composites_below(new),
             )
             self.events_to_register = (*self.events_to_register, changed)
 
@@ -116,19 +118,33 @@ class GangScheduling(GangPlugin, PermitPlugin):
         return self._pod_groups.name_for(pod) or ()
 
     def hint_keys(self, pod: PodInfo) -> HintKeys:
-        """The group, and its namespace for what happens in a tree of groups, which is in one namespace."""
+        """The group and the composite groups above it, up to the first that is missing."""
         name = self._pod_groups.name_for(pod)
-        return () if name is None else (name, name.namespace)
+        if name is None:
+            return ()
+        group = self._group_in_tree(name)
+        if group is None or self._hierarchies is None:
+            return (name,)
+        parents = self._hierarchies.names_above(group)
+        return (name, *(PodGroupName(COMPOSITE, name.namespace, parent) for parent in parents))
 
     def _keys_of_group_of(self, pod: PodInfo) -> HintKeys:
         """The keys of an event about a pod, which helps pods of the same group or tree."""
         name = self._pod_groups.name_for(pod)
-        return () if name is None else (self._key_of(name, self._pod_groups.get(name)),)
+        return () if name is None else self._keys_of_group(name)
 
-    def _key_of(self, name: PodGroupName, group: Any) -> Hashable:
-        """The key of an event about a group; that of its namespace if it has a parent."""
-        is_in_tree = isinstance(group, PodGroup) and group.spec.parent_composite_pod_group_name
-        return name.namespace if is_in_tree else name
+    def _keys_of_group(self, name: PodGroupName) -> HintKeys:
+        """The keys of an event about a group: itself, and the top of its tree if the tree may be scheduled now."""
+        root = self._root_of(name)
+        if not isinstance(root, CompositePodGroup) or not self._admission_to_tree(root).ok:
+            return (name,)
+        return name, PodGroupName(COMPOSITE, root.metadata.namespace, root.metadata.name)
+
+    def _keys_of_composites_below(self, group: CompositePodGroup) -> HintKeys:
+        """The keys of an event about a composite group: the pods below wait with the key of their group's parent."""
+        assert self._hierarchies is not None
+        below = self._hierarchies.composites_below(group)
+        return tuple(PodGroupName(COMPOSITE, each.metadata.namespace, each.metadata.name) for each in below)
 
     def may_gate(self, pod: PodInfo) -> bool:
         """Pods that name a group."""
@@ -139,7 +155,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
         name = self._pod_groups.name_for(pod)
         if name is None:
             return SUCCESS
-        root = self._composite_root(name)
+        root = self._root_of(name)
         if root is not None:
             return self._admission_to_tree(root)
         gang = self._group_gang(name)
@@ -154,21 +170,25 @@ class GangScheduling(GangPlugin, PermitPlugin):
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status:
         """Rejects a pod while too few members have nodes. It never waits: the gang's next cycle includes the pod."""
-        name, gang = self._pod_groups.name_for(pod), self.gang_of(pod)
-        if name is not None and gang is None:
-            return Status.unresolvable(_POD_GROUP_GONE.format(name.name))
-        if gang is None or len(gang.members.placed) >= gang.min_count:
+        name = self._pod_groups.name_for(pod)
+        if name is None:
             return SUCCESS
-        return _TOO_FEW_PLACED
+        root = self._root_of(name)
+        if isinstance(root, CompositePodGroup):
+            return SUCCESS  # the cycle has seen to it, for each group of the tree
+        gang = self._group_gang(name) if root is None else None
+        if gang is None:
+            return Status.unresolvable(_POD_GROUP_GONE.format(name.name))
+        return SUCCESS if len(gang.members.placed) >= gang.min_count else _TOO_FEW_PLACED
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """The gang of a pod; None if the pod names no group or its group does not exist."""
         name = self._pod_groups.name_for(pod)
-        root = None if name is None else self._composite_root(name, joins_members=True)
+        root = None if name is None else self._root_of(name)
         if root is not None:
-            return root if isinstance(root, Gang) else None
+            return self._composite_gang(root, 1) if isinstance(root, CompositePodGroup) else None
         return None if name is None else self._group_gang(name)
 
     def queued_group_of(self, pod: PodInfo) -> Hashable | None:
@@ -205,17 +225,14 @@ class GangScheduling(GangPlugin, PermitPlugin):
 
     # -- composite groups ----------------------------------------------------------------------------------------
 
-    def _composite_root(self, name: PodGroupName, *, joins_members: bool = False) -> Gang | Status | None:
-        """The composite gang at the top of a group's tree; why there is none; None for a group without a parent.
-
-        Only with ``joins_members`` composite gangs have members, at the cost of all pods of the tree.
-        """
+    def _root_of(self, name: PodGroupName) -> CompositePodGroup | Status | None:
+        """The composite group at the top of a group's tree; why there is none; None for a group without a parent."""
         group = self._group_in_tree(name)
         if group is None or self._hierarchies is None:
             return None
         root = self._hierarchies.root_of(group)
         if isinstance(root, CompositePodGroup):
-            return self._composite_gang(root, 1, joins_members=joins_members)
+            return root
         return Status.unresolvable(_NO_HIERARCHY.format(group.spec.parent_composite_pod_group_name))
 
     def _group_in_tree(self, name: PodGroupName) -> PodGroup | None:
@@ -225,19 +242,22 @@ class GangScheduling(GangPlugin, PermitPlugin):
         group = self._pod_groups.get(name)
         return group if isinstance(group, PodGroup) and group.spec.parent_composite_pod_group_name else None
 
-    def _composite_gang(self, group: CompositePodGroup, level: int, *, joins_members: bool) -> Gang:
-        """The gang of a composite group at this level of its tree, the root being the first."""
+    def _composite_gang(self, group: CompositePodGroup, level: int) -> Gang:
+        """The gang of a composite group at this level of its tree, the root being the first.
+
+        It costs all pods of the tree, as does an attempt to schedule them.
+        """
         assert self._hierarchies is not None
         metadata, gang = group.metadata, group.spec.scheduling_policy.gang
         children = []
         for child in self._hierarchies.children(group) if level < MAX_LEVELS else ():
             if isinstance(child, CompositePodGroup):
-                children.append(self._composite_gang(child, level + 1, joins_members=joins_members))
+                children.append(self._composite_gang(child, level + 1))
             else:
                 own = PodGroupName(KUBERNETES.name, child.metadata.namespace, child.metadata.name)
                 children.append(self._group_gang(own) or Gang(own, "", 1, 0.0, self._members_of([])))
         name = PodGroupName(COMPOSITE, metadata.namespace, metadata.name)
-        leaves = [leaf.name for child in children for leaf in child.leaves()] if joins_members else []
+        leaves = [leaf.name for child in children for leaf in child.leaves()]
         return Gang(
             name,
             metadata.uid,
@@ -252,15 +272,16 @@ class GangScheduling(GangPlugin, PermitPlugin):
     def _members_of(self, names: Sequence[PodGroupName]) -> Members:
         return self.handle.cluster.pod_groups.members_of_all(names)
 
-    def _admission_to_tree(self, root: Gang | Status) -> Status:
+    def _admission_to_tree(self, root: CompositePodGroup | Status) -> Status:
         """Whether the pods of a tree may be scheduled: enough of its groups have enough pods, and none is gated."""
         if isinstance(root, Status):
             return root
-        if any(leaf.members.gated for leaf in root.leaves()):
-            return Status.unresolvable(_HAS_GATED_PODS.format(root.name))
-        if _is_ready(root):
+        assert self._readiness is not None
+        if self._readiness.has_gated(root):
+            return Status.unresolvable(_HAS_GATED_PODS.format(f"{root.metadata.namespace}/{root.metadata.name}"))
+        if self._readiness.is_ready(root):
             return SUCCESS
-        return Status.unresolvable(_TREE_NOT_READY.format(getattr(root.name, "name", root.name)))
+        return Status.unresolvable(_TREE_NOT_READY.format(root.metadata.name))
 
     def _unit_of(self, pod: PodInfo) -> Hashable:
         """The name of the group at the top of a pod's tree, which may be the pod's own group."""
@@ -297,7 +318,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
     def _completes_a_gang(self, old: Any, new: PodInfo) -> bool:
         """Whether the gang of an added pod has enough ready members now."""
         name = self._pod_groups.name_for(new)
-        root = None if name is None else self._composite_root(name)
+        root = None if name is None else self._root_of(name)
         if root is not None:
             return self._admission_to_tree(root).ok
         gang = None if name is None else self._group_gang(name)
@@ -321,19 +342,16 @@ class GangScheduling(GangPlugin, PermitPlugin):
         groups = self._pod_groups
         if groups.name_for(pod) != groups.name_of(new) and not self._is_in_tree_of(pod, new):
             return False
-        return old is None or groups.policy(old) != groups.policy(new)
+        return self._changes_admission(old, new)
+
+    def _changes_admission(self, old: Any, new: Any) -> bool:
+        """Whether a pod group is new, or has another policy."""
+        return old is None or self._pod_groups.policy(old) != self._pod_groups.policy(new)
 
 
 def _fits(gang: Gang) -> bool:
     """Whether enough members of a group without children have nodes."""
     return len(gang.members.placed) >= max(1, gang.min_count)
-
-
-def _is_ready(gang: Gang) -> bool:
-    """Whether enough pods of a group are ready, or enough children of a composite one."""
-    if gang.min_groups:
-        return sum(map(_is_ready, gang.children)) >= gang.min_groups
-    return len(gang.members.ready) >= max(1, gang.min_count)
 
 
 _SCHEDULED = "Scheduled"

@@ -22,7 +22,7 @@ from kubestow.api.formats.int64 import BEYOND_ORDINARY
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.changes.journal import FEW_ROWS, NEVER, Generation, InvalidationMask
-from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes, Rows
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRows, Nodes, Rows
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesBalancedAllocationArgs
@@ -121,20 +121,45 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         usages = [self._devices.usage(name, nodes) for name in names]
         return NodeBalances.of(usages), usages
 
-    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
-        """The same for a single node."""
+    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeRows) -> list[int]:
+        """The same for a few nodes."""
         pre_score = state.get(_BalancedAllocationPreScoreState)
         if pre_score is None:
             if self._skips_without_requests and not self._requests_any(pod):
-                return 0
+                return [0] * len(nodes)
             pre_score = self._pre_score_state(pod)
-        usages = []
+        usages: list[tuple[list[int], list[int], int]] = []
         for name, request in pre_score.requests:
             if name in self._device_resources:
-                usages.append((*self._devices.usage_of_row(name, node), request))
+                usages.append((*self._devices.usage_of_rows(name, nodes), request))
             else:
-                usages.append((node.allocatable(name), node.requested(name), request))
-        return self._score_of_node(usages)
+                usages.append((nodes.allocatable(name), nodes.requested(name), request))
+        if len(usages) == 2:
+            first, second = usages
+            least = min(*first[1], *second[1], first[2], second[2])
+            if least >= 0 and min(*first[0], *second[0]) > 0:
+                return self._scores_by_two(first, second)
+        return [
+            self._score_of_node([(capacity[i], used[i], request) for capacity, used, request in usages])
+            for i in range(len(nodes))
+        ]
+
+    def _scores_by_two(
+        self, first: tuple[list[int], list[int], int], second: tuple[list[int], list[int], int]
+    ) -> list[int]:
+        """The scores of nodes that have both of two resources: capacities, used amounts, and the pod's request of each.
+
+        No amount is negative, so fractions are from 0 to 1, and balances from 50 to 100.
+        """
+        (capacities, used, request), (others, others_used, other_request) = first, second
+        scores = []
+        for capacity, amount, other, other_amount in zip(capacities, used, others, others_used, strict=True):
+            x, y = amount / capacity, other_amount / other
+            before = int((1.0 - abs((x if x < 1.0 else 1.0) - (y if y < 1.0 else 1.0)) / 2) * MAX_SCORE)
+            x, y = (amount + request) / capacity, (other_amount + other_request) / other
+            after = int((1.0 - abs((x if x < 1.0 else 1.0) - (y if y < 1.0 else 1.0)) / 2) * MAX_SCORE)
+            scores.append(self._score_of_balances(after, before))
+        return scores
 
     def _requests_any(self, pod: PodInfo) -> bool:
         return any(pod.shape.requests.get(name, 0) for name in self._resources)
@@ -155,7 +180,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         """The score of a node by the capacity, the used amount and the pod's request of each resource, of any size."""
         before = balance_of_node([(capacity, used) for capacity, used, _ in usages if capacity > 0])
         after = balance_of_node([(capacity, used + request) for capacity, used, request in usages if capacity > 0])
-        return max(0, min((after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2, MAX_SCORE))
+        return max(0, min(NodeResourcesBalancedAllocation._score_of_balances(after, before), MAX_SCORE))
+
+    @staticmethod
+    def _score_of_balances(after: int, before: int) -> int:
+        """The score of a node by its balance with the pod and without it."""
+        return (after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2
 
 
 class BalanceAfterPlacement(NodeResourcesBalancedAllocation):
@@ -168,6 +198,10 @@ class BalanceAfterPlacement(NodeResourcesBalancedAllocation):
     @staticmethod
     def _score_of_node(usages: Sequence[tuple[int, int, int]]) -> int:
         return balance_of_node([(capacity, used + request) for capacity, used, request in usages if capacity > 0])
+
+    @staticmethod
+    def _score_of_balances(after: int, before: int) -> int:
+        return after
 
 
 # -- balances of many nodes ----------------------------------------------------------------------------------------
@@ -258,8 +292,7 @@ def _balance_with(amounts: Sequence[Int64s], divisors: Sequence[Floats], present
     """int((1 − deviation) × 100) over the resources that each node has (``present``; None: all of them)."""
     fractions: list[Floats] = []
     for used, capacity in zip(amounts, divisors, strict=True):
-        fraction = used.astype(np.float64)
-        fraction /= capacity
+        fraction: Floats = used / capacity
         if len(fraction) and fraction[fraction.argmax()] > 1.0:
             np.minimum(fraction, 1.0, out=fraction)
         fractions.append(fraction)

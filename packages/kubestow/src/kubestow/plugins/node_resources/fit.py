@@ -24,7 +24,7 @@ from kubestow.api.formats.int64 import BEYOND_ORDINARY, MOST, exact_sum, saturat
 from kubestow.api.formats.names import is_extended_resource
 from kubestow.api.resource import DeviceClass
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.nodes.views import NodeRow, Nodes
+from kubestow.cluster.nodes.views import NodeRows, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy, UtilizationShapePoint
 from kubestow.framework.cycle_state import CycleState
@@ -212,15 +212,18 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 keys |= (insufficient & (allocatable < amount)) * np.int32(_UNRESOLVABLE_BIT)
         return Verdict(keys, fit.status)
 
-    def filter_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
-        """The same for a single node."""
-        key = _PODS_BIT if node.pod_count >= node.allowed_pods else 0
+    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeRows) -> list[int]:
+        """The same for a few nodes."""
+        keys = [
+            _PODS_BIT if count >= most else 0 for count, most in zip(nodes.pod_count, nodes.allowed_pods, strict=True)
+        ]
         for name, amount, bit in state[_FitPreFilterState].requests:
-            allocatable = node.allocatable(name)
-            insufficient = allocatable - node.requested(name) < amount
-            if insufficient and (allocatable > 0 or not self._devices.is_backed(name)):
-                key |= bit | _UNRESOLVABLE_BIT if allocatable < amount else bit
-        return key
+            amounts = zip(nodes.allocatable(name), nodes.requested(name), strict=True)
+            for position, (allocatable, requested) in enumerate(amounts):
+                insufficient = allocatable - requested < amount
+                if insufficient and (allocatable > 0 or not self._devices.is_backed(name)):
+                    keys[position] |= bit | _UNRESOLVABLE_BIT if allocatable < amount else bit
+        return keys
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         """Never skips."""
@@ -243,19 +246,19 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             )
         return scores
 
-    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
-        """The same for a single node."""
+    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeRows) -> list[int]:
+        """The same for a few nodes."""
         pre_score = state.get(_FitPreScoreState) or self._pre_score_state(pod)
-        usages = []
+        usages: list[tuple[list[int], list[int], int]] = []
         for name, request, weight in pre_score.resources:
             if name == CPU:
-                capacity, used = node.allocatable(name), node.nonzero_cpu
+                capacities, used = nodes.allocatable(name), nodes.nonzero_cpu
             elif name == MEMORY:
-                capacity, used = node.allocatable(name), node.nonzero_memory
+                capacities, used = nodes.allocatable(name), nodes.nonzero_memory
             else:
-                capacity, used = self._devices.usage_of_row(name, node)
-            usages.append((capacity, used + request, weight))
-        return self._scorer.score_node(usages) if usages else 0
+                capacities, used = self._devices.usage_of_rows(name, nodes)
+            usages.append((capacities, [amount + request for amount in used], weight))
+        return self._scorer.score_rows(usages) if usages else [0] * len(nodes)
 
     def score_placement(self, gang: Gang, proposal: Proposal) -> int:
         """The utilization of all nodes of the placement together, with the gang's pods on them."""
@@ -399,6 +402,14 @@ class ResourceScorer(ABC):
     def score_node(self, usages: Sequence[NodeResourceUsage]) -> int:
         """The score of a single node."""
 
+    def score_rows(self, usages: Sequence[tuple[list[int], list[int], int]]) -> list[int]:
+        """The scores of a few nodes, whose capacities and used amounts of each resource are in lists."""
+        weights = [weight for _, _, weight in usages]
+        capacities, used = (zip(*(usage[index] for usage in usages), strict=True) for index in (0, 1))
+        return [
+            self.score_node(list(zip(*of_node, weights, strict=True))) for of_node in zip(capacities, used, strict=True)
+        ]
+
 
 class _AllocationScorer(ResourceScorer):
     """The weighted mean of one fraction per resource, in percent, over the resources with capacity; 0 without any.
@@ -443,6 +454,19 @@ class _AllocationScorer(ResourceScorer):
                 total += amount * MAX_SCORE // capacity * weight
                 weights += weight
         return _clamped(total // max(weights, 1))
+
+    def score_rows(self, usages: Sequence[tuple[list[int], list[int], int]]) -> list[int]:
+        if not all(min(capacities) > 0 <= min(used) for capacities, used, _ in usages):
+            return super().score_rows(usages)
+        totals = [0] * len(usages[0][0])
+        for capacities, used, weight in usages:
+            amounts = zip(totals, capacities, used, strict=True)
+            if self._scores_free:
+                totals = [total + (c - u) * MAX_SCORE // c * weight if u < c else total for total, c, u in amounts]
+            else:
+                totals = [total + (u if u < c else c) * MAX_SCORE // c * weight for total, c, u in amounts]
+        weights = sum(weight for _, _, weight in usages)
+        return [total // weights for total in totals]
 
 
 class _RequestedToCapacityRatio(ResourceScorer):

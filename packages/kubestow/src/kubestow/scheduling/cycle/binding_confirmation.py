@@ -76,8 +76,8 @@ class UnconfirmedBindings(Generic[_T]):
 
     def pod_settled(self, uid: str) -> None:
         """The watch shows a pod as bound or deleted. One that stays assumed although it was deleted is read."""
-        if not self._cluster.is_assumed(uid):
-            self._expected.pop(uid, None)
+        if uid in self._expected and not self._cluster.is_assumed(uid):
+            del self._expected[uid]
 
     async def _read_overdue(self) -> None:
         while self._expected:

@@ -45,6 +45,9 @@ _log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 
+#: The phases of a pod that no kubelet has started.
+_PENDING = ("", "Pending")
+
 
 class PendingPods(Protocol):
     """The queue, as far as the handlers use it."""
@@ -172,6 +175,46 @@ class EventHandlers:
                 extra=fields(kind=key[0], object=key[1], err=problem),
             )
             self._listener.object_unreadable(unreadable)
+
+    # -- pods from a source that reports each change once --------------------------------------------------------
+
+    def pod_added(self, pod: Pod) -> None:
+        """A pod has been created: what :meth:`apply` does, without comparisons for a pod that is plainly pending.
+
+        Unlike it, this and the next two methods report no cluster events to the listener, and raise what a plugin or
+        the cluster cache raises.
+        """
+        status = pod.status
+        if pod.spec.node_name or status.nominated_node_name or status.phase not in _PENDING or _is_deleted(pod):
+            self.apply(PODS, "ADDED", pod)
+            return
+        try:
+            info = self._cluster.shapes.info(pod)
+        except InvalidObject:
+            self.apply(PODS, "ADDED", pod)
+            return
+        self._pods.put(info)
+        has_joined_group = self._cluster.observe_pod(info)
+        if pod.spec.scheduler_name in self._scheduler_names:
+            self._enqueue(info)
+        if has_joined_group:
+            self._queue.move_all_to_active_or_backoff(UNSCHEDULABLE_POD_ADD, None, info)
+
+    def pod_bound(self, info: PodInfo) -> None:
+        """A pending pod is on a node now, and has not changed otherwise in a way that matters to scheduling."""
+        self._pods.put(info)
+        has_joined_group = self._cluster.observe_pod(info)
+        self._put_assigned_pod(None, info)
+        if has_joined_group:
+            self._queue.move_all_to_active_or_backoff(UNSCHEDULABLE_POD_ADD, None, info)
+        self._raised.clear()
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """A pod has been deleted, or has ended."""
+        self._delete_pod((namespace, name))
+        self._raised.clear()
+
+    # -- handling one object -------------------------------------------------------------------------------------
 
     def _handle(self, resource: Resource, key: Key, obj: Any) -> None:
         """Handle a new state of an object, None if it was deleted.
@@ -356,7 +399,7 @@ class EventHandlers:
             self._delete_pod(key)
             return
         try:
-            info = self._cluster.shapes.info(pod)
+            info = self._cluster.shapes.info(pod, old)
         except InvalidObject as error:
             if not pod.spec.node_name:
                 self._delete_pod(key)
@@ -452,6 +495,10 @@ def _is_update(old: PodInfo, new: Pod) -> bool:
     if new.spec.node_name:
         return True
     return not old.spec.node_name and old.spec.scheduler_name == new.spec.scheduler_name
+
+
+def _is_deleted(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
 
 
 def _subject(key: Key) -> str:

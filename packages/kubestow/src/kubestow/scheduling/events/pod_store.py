@@ -40,8 +40,9 @@ class PodStore:
 
     def put(self, pod: PodInfo) -> None:
         """Add or replace a pod."""
-        self._by_name[pod.namespace, pod.name] = pod
-        self._by_uid[pod.uid] = pod
+        metadata = pod.pod.metadata
+        self._by_name[metadata.namespace, metadata.name] = pod
+        self._by_uid[metadata.uid] = pod
 
     def remove(self, namespace: str, name: str) -> PodInfo | None:
         """Remove a pod and return its last state; None when it is not here."""

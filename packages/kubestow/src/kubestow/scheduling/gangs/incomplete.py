@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
@@ -75,12 +75,12 @@ class IncompleteGangs:
             del self._due[uid]
         # However many pods arrive one after the other, their siblings get no more reports than this.
         self._timer = loop.call_later(_GRACE_PERIOD, self._report_due) if self._due else None
-        gangs: dict[Hashable, Gang] = {}
+        members: dict[str, PodInfo] = {}
         for uid in due:
-            queued = self._queue.moves.settle(uid)
+            queued = None if uid in members else self._queue.moves.settle(uid)
             if queued is not None and (gang := self._gang_of(queued.info)) is not None:
-                gangs[gang.name] = gang
-        siblings = [uid for gang in gangs.values() for uid in gang.members.pods if uid not in self._due]
+                members |= gang.members.pods
+        siblings = [uid for uid in members if uid not in self._due]
         for uid in dict.fromkeys((*due, *siblings)):
             self._report(uid)
 

@@ -46,6 +46,8 @@ class PodGroupAttempt(GangAttempt):
     progress: tuple[int, int] | None = None
     #: Why each group of a tree did not fit, by its name.
     reasons: dict[Hashable, str] = field(default_factory=dict)
+    #: The groups of a tree from the top to that of each pod, by uid; None until they are asked for.
+    _paths: dict[str, tuple[Gang, ...]] | None = None
 
     @property
     def schedules_as_a_whole(self) -> bool:
@@ -70,10 +72,9 @@ class PodGroupAttempt(GangAttempt):
 
     def reason_of(self, uid: str) -> str:
         """The message of a pod of a tree that fits by itself: that of the lowest group above it that did not fit."""
-        path, gang = [self.gang], self.gang
-        while gang.children:
-            gang = next(child for child in gang.children if uid in child.members.pods)
-            path.append(gang)
+        if self._paths is None:
+            self._paths = {uid: path for path in _paths_below((self.gang,)) for uid in path[-1].members.pods}
+        path = self._paths.get(uid, (self.gang,))  # a pod that was deleted meanwhile is in no group
         reason = next((self.reasons[each.name] for each in reversed(path) if each.name in self.reasons), "")
         return ", ".join(filter(None, (UNSCHEDULABLE, reason, self.preemption_message)))
 
@@ -83,6 +84,14 @@ class PodGroupAttempt(GangAttempt):
         for queued in self.pods:
             uid = queued.info.uid
             yield queued, own.get(uid) or (self.reason_of(uid) if self.gang.children else message)
+
+
+def _paths_below(path: tuple[Gang, ...]) -> Iterator[tuple[Gang, ...]]:
+    """The paths of a tree that continue one from its top, each to a group without children."""
+    if not path[-1].children:
+        yield path
+    for child in path[-1].children:
+        yield from _paths_below((*path, child))
 
 
 class PodGroupPlacer(GangPlacer):
@@ -204,6 +213,8 @@ class _TreePlacer:
     ) -> None:
         self._attempt, self._members, self._cluster, self._random = attempt, members, cluster, random
         self._reasons, self._is_simulated = reasons, is_simulated
+        #: The pods of the attempt by uid, with their positions in it.
+        self._pods = {queued.info.uid: (position, queued) for position, queued in enumerate(attempt.pods)}
 
     async def place(self, gang: Gang, names: frozenset[str] | None) -> bool:
         """Place a group on some nodes (None: all), in its best placement; if it does not fit, nothing is placed."""
@@ -259,7 +270,8 @@ class _TreePlacer:
         return False
 
     def _pods_of(self, gang: Gang) -> list[QueuedPod]:
-        return [queued for queued in self._attempt.pods if queued.info.uid in gang.members.pods]
+        pods = sorted(self._pods[uid] for uid in gang.members.pods if uid in self._pods)
+        return [queued for _, queued in pods]
 
     def _nodes(self, names: frozenset[str] | None) -> Nodes:
         if names is None:
@@ -292,12 +304,14 @@ class PodGroupPreemption(GangPreemption):
             return False
         attempt.keeps_nominations = False
         infos = [queued.info for queued in attempt.pods]
+        runtime, began = attempt.profile.runtime, None
         try:
             evictable = attempt.profile.gangs.evictable_units(attempt.gang, infos)
             if isinstance(evictable, Status):
                 attempt.keeps_nominations = evictable.code is Code.PENDING
                 plan: PreemptionPlan | Status = evictable
             else:
+                began = runtime.now()
                 plan = await plan_in_one_attempt(
                     evictable,
                     attempt,
@@ -307,7 +321,9 @@ class PodGroupPreemption(GangPreemption):
                 )
         except PluginError as error:
             plan = Status.error(str(error))
-        attempt.profile.gangs.gang_preemption_ended(plan.code if isinstance(plan, Status) else Code.SUCCESS)
+        evaluating = None if began is None else runtime.now() - began
+        code = plan.code if isinstance(plan, Status) else Code.SUCCESS
+        attempt.profile.gangs.gang_preemption_ended(code, evaluating=evaluating)
         if isinstance(plan, Status):
             attempt.preemption_message = f"pod group preemption: {plan.message}"
             return False
@@ -323,6 +339,7 @@ class PodGroupPreemption(GangPreemption):
             attempt.gang.uid,
             victims=plan.victims,
             lower_priority_nominated=plan.lower_priority_nominated,
+            violations=plan.violations,
         )
         message = attempt.refusal(len(plan.nominations))
         waiting = attempt.failure(message)

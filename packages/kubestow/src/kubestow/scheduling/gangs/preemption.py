@@ -53,13 +53,14 @@ class PreemptionPlan:
     """A preemption for a gang: the node to nominate for each member, and the pods to evict.
 
     ``failures`` are the members without a node even so; ``lower_priority_nominated`` are pods that lose their
-    nomination to a member.
+    nomination to a member. The eviction of ``violations`` of the victims violates a disruption budget.
     """
 
     nominations: list[tuple[QueuedPod, str]]
     failures: list[MemberFailure]
     victims: list[PodInfo]
     lower_priority_nominated: list[PodInfo] = field(default_factory=list)
+    violations: int = 0
 
 
 async def plan_for_gang(
@@ -187,6 +188,7 @@ class _Search:
         self._attempt, self._cluster, self._place = attempt, cluster, place
         # Read now: slots of the pod table are reused as soon as pods are removed.
         self._pods, self._unit_of = evictable.units.infos, evictable.units.row_of
+        self._violations = evictable.violations
         self._has_host_ports: Mask = evictable.units.values_of(_has_host_ports).astype(np.bool_)
 
     @contextmanager
@@ -213,8 +215,15 @@ class _Search:
             if len(members.placed) < self._attempt.needed:
                 return None
             nominations = [(context.queued, context.node_name) for context in members.placed]
-            displaced = _displaced(nominations, self._cluster)
-            return PreemptionPlan(nominations, members.failures, self._removed_pods(removed), displaced)
+            return self._plan_of(removed, nominations, members.failures)
+
+    def _plan_of(
+        self, removed: Mask, nominations: list[tuple[QueuedPod, str]], failures: list[MemberFailure]
+    ) -> PreemptionPlan:
+        """The preemption that removes some units (bool) for members on these nodes."""
+        violations = 0 if self._violations is None else int(self._violations[removed].sum())
+        displaced = _displaced(nominations, self._cluster)
+        return PreemptionPlan(nominations, failures, self._removed_pods(removed), displaced, violations)
 
     def _place_without(self, removed: Mask, simulation: Simulation) -> MemberPlacement:
         self._remove(removed, simulation)
@@ -263,10 +272,7 @@ class _AssignedSearch(_Search):
 
     def plan_on_nodes(self, removed: Mask, failures: list[MemberFailure]) -> PreemptionPlan:
         """The preemption that removes some units (bool)."""
-        nominations = list(self.nodes)
-        return PreemptionPlan(
-            nominations, failures, self._removed_pods(removed), _displaced(nominations, self._cluster)
-        )
+        return self._plan_of(removed, list(self.nodes), failures)
 
 
 def _has_host_ports(shape: Shape) -> bool:
@@ -348,7 +354,8 @@ class GangPreemption:
             if pod.uid not in own
         }
         evicted = [victim for _, result in members.preemptors for victim in result.victims]
-        return PreemptionPlan(nominations, members.failures, evicted, list(displaced.values()))
+        violations = sum(result.violations for _, result in members.preemptors)
+        return PreemptionPlan(nominations, members.failures, evicted, list(displaced.values()), violations)
 
     async def _plan_for_all(self, attempt: GangAttempt) -> PreemptionPlan | None:
         """Let the gang preempt as a whole."""
@@ -378,6 +385,7 @@ class GangPreemption:
             attempt.gang.uid,
             victims=plan.victims,
             lower_priority_nominated=plan.lower_priority_nominated,
+            violations=plan.violations,
         )
         message = f"pod group is waiting for preemption to complete: {attempt.gang.name}"
         waiting = attempt.failure(message)

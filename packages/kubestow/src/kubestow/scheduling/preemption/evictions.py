@@ -18,7 +18,9 @@ from typing import Any
 from kubestow.api.core import PodCondition
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.reports import ConditionType, EventType
+from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.cluster.placed_pods import PlacedPod
+from kubestow.cluster.pods.hierarchies import count_disrupted_units
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.errors import APIError
@@ -31,6 +33,7 @@ from kubestow.scheduling.decision.result import PostFilterResults
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.interfaces import EventRecord, PodStatusPatch, reference
+from kubestow.scheduling.observer import Disruption, Preemptor
 from kubestow.scheduling.scheduler_state import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 
@@ -64,13 +67,13 @@ class _Preemption:
     preemptors: Sequence[PodInfo]
     uid: str
     node_name: str
-    kind: str = "pod"
+    kind: Preemptor = Preemptor.POD
     last: PodInfo | None = None
     is_requested: bool = False
     cancelled: dict[str, PlacedPod] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        name = self.preemptors[0].key if self.kind == "pod" else self.uid
+        name = self.preemptors[0].key if self.kind is Preemptor.POD else self.uid
         return f"{self.kind} {name} on node {self.node_name}"
 
 
@@ -147,6 +150,7 @@ class Evictions:
             result.nominated_node_name,
             victims=result.victims,
             lower_priority_nominated=result.lower_priority_nominated,
+            violations=result.violations,
         )
 
     def start(
@@ -156,9 +160,14 @@ class Evictions:
         *,
         victims: Sequence[PodInfo],
         lower_priority_nominated: Sequence[PodInfo],
+        violations: int = 0,
     ) -> asyncio.Task[bool] | None:
-        """Start evicting victims for a pod on one node; the task is that of :meth:`carry_out`."""
-        return self._start(_Preemption([preemptor], preemptor.uid, node_name), victims, lower_priority_nominated)
+        """Start evicting victims for a pod on one node; the task is that of :meth:`carry_out`.
+
+        The eviction of ``violations`` of the victims violates a disruption budget.
+        """
+        preemption = _Preemption([preemptor], preemptor.uid, node_name)
+        return self._start(preemption, victims, lower_priority_nominated, violations)
 
     def start_for_group(
         self,
@@ -167,18 +176,25 @@ class Evictions:
         *,
         victims: Sequence[PodInfo],
         lower_priority_nominated: Sequence[PodInfo],
+        violations: int,
     ) -> None:
         """Start evicting victims for the pods of a group, on whatever nodes the victims are."""
-        preemption = _Preemption(preemptors, group_uid, SEVERAL_NODES, kind="podgroup")
-        self._start(preemption, victims, lower_priority_nominated)
+        preemption = _Preemption(preemptors, group_uid, SEVERAL_NODES, Preemptor.POD_GROUP)
+        self._start(preemption, victims, lower_priority_nominated, violations)
 
     def _start(
-        self, preemption: _Preemption, victims: Sequence[PodInfo], lower_priority_nominated: Sequence[PodInfo]
+        self,
+        preemption: _Preemption,
+        victims: Sequence[PodInfo],
+        lower_priority_nominated: Sequence[PodInfo],
+        violations: int,
     ) -> asyncio.Task[bool] | None:
         """Clear the nominations in memory, and evict those victims that are not being deleted already."""
         for pod in lower_priority_nominated:
             self._cluster.drop_nomination(pod.uid)
-        self._observer.preemption_started(preemption.preemptors, preemption.node_name, victims)
+        of_groups = [victim for victim in victims if victim.spec.scheduling_group is not None]
+        disruption = Disruption(preemption.kind, violations, self._count_units(of_groups) if of_groups else 0)
+        self._observer.preemption_started(preemption.preemptors, preemption.node_name, victims, disruption)
         remaining = [victim for victim in victims if not victim.terminating]
         if not remaining:
             return None
@@ -186,6 +202,10 @@ class Evictions:
             self.in_progress.newest[preemptor.uid] = preemption
         self._queue.gating.preemption_started(preemptor.uid for preemptor in preemption.preemptors)
         return self.tasks.start(self._run(preemption, remaining, lower_priority_nominated))
+
+    def _count_units(self, victims: Sequence[PodInfo]) -> int:
+        cluster = self._cluster
+        return count_disrupted_units(victims, cluster.catalog(PodGroup), cluster.catalog(CompositePodGroup))
 
     async def _run(
         self, preemption: _Preemption, victims: Sequence[PodInfo], lower_priority_nominated: Sequence[PodInfo]
@@ -222,7 +242,8 @@ class Evictions:
 
     def _end(self, preemption: _Preemption, began: float, *, succeeded: bool, activate: bool) -> None:
         seconds = self._clock.monotonic() - began
-        self._observer.evictions_ended(preemption.preemptors[0], succeeded=succeeded, seconds=seconds)
+        preemptor = preemption.preemptors[0]
+        self._observer.evictions_ended(preemptor, kind=preemption.kind, succeeded=succeeded, seconds=seconds)
         preemption.is_requested = True
         if not (succeeded and self._awaits_watch(preemption)):
             self._forget(preemption)

@@ -119,7 +119,7 @@ class PodHeap:
 
     def __bool__(self) -> bool:
         """Whether there is a pod."""
-        return self.peek() is not None
+        return bool(self._entries) and self.peek() is not None
 
     def push(self, rank: Any, ticket: int, queued: QueuedPod, *, until: float = 0.0) -> None:
         """Move a pod here from wherever it was; ``ticket`` must be greater than any before."""

@@ -105,8 +105,39 @@ async def test_why_explain_and_snapshot_work_with_kubestow_up(tmp_path: Path) ->
 
         for command in ("why", "explain"):
             unknown = await run(cluster.kubeconfig, command, "other")
-            errors = [line for line in unknown.err.splitlines() if not line.startswith("kubernetes: ")]
+            errors = [line for line in unknown.err.splitlines() if not line.startswith(("kubernetes: ", "remark: "))]
             assert (unknown.status, unknown.out, len(errors)) == (1, "", 1)
+
+
+async def test_answers_are_those_of_the_configuration_of_the_running_scheduler(tmp_path: Path) -> None:
+    required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]}
+    args = {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    configuration = tmp_path / "scheduler.yaml"
+    configuration.write_text(
+        json.dumps(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "profiles": [{"pluginConfig": [{"name": "NodeAffinity", "args": args}]}],
+            }
+        )
+    )
+    async with up(tmp_path, "--nodes", "2", "--config", str(configuration)) as cluster:
+        await create_pod(cluster, "small", "1")
+        await attempted(cluster, "small")
+        causes = await run(cluster.kubeconfig, "why", "-A", "-o", "json")
+        assert [cause["reason"] for cause in json.loads(causes.out)["causes"]] == [
+            "2 nodes: the affinity that the profile adds does not match"
+        ]
+        assert "remark: decided with the configuration of the scheduler that runs there" in causes.err
+        explained = await run(cluster.kubeconfig, "explain", "small", "-o", "json")
+        assert json.loads(explained.out)["feasible"] == 0
+        (tmp_path / "defaults.yaml").write_text(
+            "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration}"
+        )
+        other = await run(cluster.kubeconfig, "why", "-A", "--config", str(tmp_path / "defaults.yaml"))
+        assert "2 nodes: the pod fits" in other.out
+        assert "the scheduler's last message about 1 pod has other reasons" in other.err
 
 
 @pytest.mark.parametrize("arguments", [("why", "p"), ("explain", "p"), ("snapshot",)])

@@ -84,6 +84,77 @@ def test_the_pods_of_a_workload_have_a_headline(run: Callable[..., Run], dump: P
     assert lines[2] == "3 pods are pending for 1 cause, the most common remedy first"
 
 
+def labelled(name: str, labels: dict[str, str], annotations: dict[str, str] | None = None) -> Object:
+    """A pod whose job is named by labels or annotations."""
+    metadata = {"name": name, "namespace": "default", "labels": labels, "annotations": annotations or {}}
+    return pod(name, cpu="3") | {"metadata": metadata}
+
+
+@pytest.mark.parametrize(
+    ("argument", "pods"),
+    [
+        ("jobset/set", ["default/set-0"]),
+        ("trainjob/set", ["default/set-0"]),
+        ("lws/leader", ["default/leader-0"]),
+        ("rayjob/ray", ["default/ray-head"]),
+        ("raycluster/ray-x1", ["default/ray-head"]),
+        ("job.batch.volcano.sh/volcano", ["default/volcano-0"]),
+        ("podgroup/group", ["default/native-0"]),
+        ("podgroups/scheduled", ["default/volcano-0"]),
+        ("workload/job-train-1a2b", ["default/train-0"]),
+    ],
+)
+def test_pods_of_jobs_of_other_projects_are_found_by_their_labels(
+    run: Callable[..., Run], tmp_path: Path, argument: str, pods: list[str]
+) -> None:
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+    condition = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": "full"}
+    workload = {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "Workload",
+        "metadata": {"name": "job-train-1a2b", "namespace": "default", "ownerReferences": [reference]},
+        "status": {"conditions": [condition]},
+    }
+    native = labelled("native-0", {})
+    native["spec"]["schedulingGroup"] = {"podGroupName": "group"}
+    ray = {
+        "ray.io/cluster": "ray-x1",
+        "ray.io/originated-from-crd": "RayJob",
+        "ray.io/originated-from-cr-name": "ray",
+    }
+    dump = write(
+        tmp_path,
+        node("a", cpu="2"),
+        workload,
+        owned("train-0", "Job", "train", cpu="3"),
+        labelled("set-0", {"jobset.sigs.k8s.io/jobset-name": "set"}),
+        labelled("leader-0", {"leaderworkerset.sigs.k8s.io/name": "leader"}),
+        labelled("ray-head", ray),
+        labelled("volcano-0", {"volcano.sh/job-name": "volcano"}, {"scheduling.k8s.io/group-name": "scheduled"}),
+        native,
+        labelled("other", {}),
+    )
+    result = run("why", argument, "--cluster", dump, "-o", "json")
+    found = json.loads(result.out)
+    assert [each for cause in found["causes"] for each in cause["pods"]] == pods
+    if argument.startswith("workload"):
+        assert "not QuotaReserved (Pending: full)" in run("why", argument, "--cluster", dump).out
+
+
+def test_a_workload_that_is_not_there_or_stands_for_nothing_is_one_line(
+    run: Callable[..., Run], tmp_path: Path
+) -> None:
+    workload = {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "Workload",
+        "metadata": {"name": "alone", "namespace": "default"},
+    }
+    dump = write(tmp_path, node("a"), workload)
+    for name, problem in (("alone", "has no owner, expected the job that it stands for"), ("other", "not found")):
+        result = run("why", f"workload/{name}", "--cluster", dump)
+        assert (result.status, result.err) == (1, f"kubestow: workload/{name} in namespace default: {problem}\n")
+
+
 @pytest.mark.parametrize("name", ["default/train-0", "train-0", "pod/train-0", "po/train-0"])
 def test_one_pod_is_explained_in_a_few_lines(run: Callable[..., Run], dump: Path, name: str) -> None:
     result = run("why", name, "--cluster", dump)

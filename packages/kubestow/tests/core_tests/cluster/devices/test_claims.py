@@ -16,7 +16,7 @@ from kubestow.api.resource import (
     ResourceClaimStatus,
 )
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.resource_claims import DeviceID, ResourceClaimTracker
+from kubestow.cluster.resource_claims import AllocatedDevices, DeviceID, ResourceClaimTracker
 
 D0, D1 = DeviceID("driver", "pool", "d0"), DeviceID("driver", "pool", "d1")
 
@@ -149,6 +149,23 @@ def test_the_claim_for_extended_resources_is_found_by_its_pod() -> None:
     assert found is not None and found.metadata.name == "x"
     cluster.catalog(ResourceClaim).remove("ns", "x")
     assert claims.extended_resource_claim("uid-p") is None
+
+
+def test_the_pools_that_changed_since_a_version_are_known_if_that_is_recent() -> None:
+    devices = AllocatedDevices()
+    claims = (claim(pool, DeviceID("driver", pool, "d")) for pool in ("one", "two"))
+    first, second = (one.status.allocation or AllocationResult() for one in claims)
+    devices.count(first, +1)
+    before = devices.version
+    assert devices.pools_changed_since(before) == set()
+    devices.count(second, +1)
+    assert devices.pools_changed_since(before) == {("driver", "two")}
+    assert devices.pools_changed_since(0) == {("driver", "one"), ("driver", "two")}
+    for _ in range(2100):  # more changes than are kept
+        devices.count(second, -1)
+        devices.count(second, +1)
+    assert devices.pools_changed_since(before) is None
+    assert devices.pools_changed_since(devices.version - 1) == {("driver", "two")}
 
 
 def test_the_version_of_a_pool_grows_with_every_change() -> None:

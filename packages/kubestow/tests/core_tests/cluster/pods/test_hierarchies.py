@@ -8,7 +8,7 @@ from typing import Any
 from kubestow.api.meta import convert
 from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.hierarchies import Group, Hierarchies
+from kubestow.cluster.pods.hierarchies import MAX_LEVELS, Group, Hierarchies, ancestors
 
 
 def made(kind: type[Any], name: str, parent: str, *, version: int = 1, created: str | None = None) -> Any:
@@ -28,6 +28,28 @@ def test_children_are_in_the_order_of_their_creation_whatever_their_kind() -> No
     cluster.catalog(PodGroup).put(made(PodGroup, "c", "root", created="2026-01-01T00:00:00Z"))
     cluster.catalog(CompositePodGroup).put(made(CompositePodGroup, "b", "root", created="2026-01-01T00:00:00Z"))
     assert names(hierarchies.children(root)) == ["b", "c", "a"]
+
+
+def test_the_root_is_known_if_all_groups_above_exist_and_are_not_too_many() -> None:
+    cluster = Cluster()
+    composites = cluster.catalog(CompositePodGroup)
+    hierarchies = Hierarchies(cluster.catalog(PodGroup), composites)
+    leaf = made(PodGroup, "leaf", "c1")
+    assert hierarchies.root_of(made(PodGroup, "alone", "")) == made(PodGroup, "alone", "")
+    assert list(ancestors(leaf, composites)) == [None]
+    assert hierarchies.root_of(leaf) is None
+    levels = [made(CompositePodGroup, f"c{number}", f"c{number + 1}") for number in range(1, MAX_LEVELS - 1)]
+    for one in levels:
+        composites.put(one)
+    assert [*ancestors(leaf, composites)] == [*levels, None]
+    top = made(CompositePodGroup, f"c{MAX_LEVELS - 1}", "")
+    composites.put(top)
+    assert [*ancestors(leaf, composites)] == [*levels, top]
+    assert hierarchies.root_of(leaf) == top
+    composites.put(made(CompositePodGroup, f"c{MAX_LEVELS - 1}", "above", version=2))
+    composites.put(made(CompositePodGroup, "above", ""))
+    assert [*ancestors(leaf, composites)][-1] is None
+    assert hierarchies.root_of(leaf) is None
 
 
 def test_the_index_is_what_the_catalogs_say_after_any_changes() -> None:

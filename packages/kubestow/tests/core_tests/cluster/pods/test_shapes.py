@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+import pytest
 
 from kubestow.api.core import Pod
 from kubestow.api.meta import OwnerReference
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.testing import pod
+from kubestow.testing.storage import mounting
 
 SET = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web", uid="uid-web", controller=True)
 
@@ -29,6 +33,22 @@ def test_copies_share_what_is_equal_in_their_metadata() -> None:
     assert (one.name, other.name) == ("web-1", "web-2")
 
 
+def test_shapes_that_agree_in_some_labels_are_one_group() -> None:
+    shapes = Shapes()
+    one, other = (shapes.info(pod(labels={"app": "web", "pod": number})).shape for number in "12")
+    assert one.group({"app"}) == other.group({"app"})
+    assert one.group({"app"}).labels == (("app", "web"),)
+    assert one.group({"pod"}) != other.group({"pod"})
+    assert one.group(()) == other.group(())
+    assert one.group(None) != other.group(None)
+    assert one.group(None).labels == (("app", "web"), ("pod", "1"))
+
+
+def test_claims_of_volumes_are_named_or_those_of_ephemeral_volumes() -> None:
+    info = Shapes().info(pod(spec=mounting("data", ephemeral=["scratch"], inline=[{"emptyDir": {}}])))
+    assert info.shape.family.claims == (frozenset({"data"}), frozenset({"scratch"}))
+
+
 def test_copies_keep_what_differs_in_their_metadata() -> None:
     shapes = Shapes()
     replaced = msgspec.structs.replace(SET, uid="uid-of-the-next-web")
@@ -37,3 +57,47 @@ def test_copies_keep_what_differs_in_their_metadata() -> None:
     assert second.shape is first.shape
     assert [owner.uid for owner in second.metadata.owner_references] == ["uid-of-the-next-web"]
     assert second.metadata.annotations == {}
+
+
+def test_finalizers_of_copies_are_their_own() -> None:
+    shapes = Shapes()
+    infos = [shapes.info(pod(f"p{number}", metadata={"finalizers": [f"f{number}"]})) for number in range(2)]
+    assert infos[0].shape is infos[1].shape
+    assert [info.metadata.finalizers for info in infos] == [["f0"], ["f1"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        ({"metadata": {"resource_version": "2"}}, True),
+        ({"spec": {"node_name": "n1"}}, True),
+        ({"status": {"phase": "Running"}}, True),
+        ({"metadata": {"labels": {"app": "web", "version": "2"}}}, False),
+        ({"metadata": {"namespace": "other"}}, False),
+        ({"metadata": {"owner_references": [msgspec.structs.replace(SET, name="next")]}}, False),
+        ({"spec": {"priority": 7}}, False),
+        ({"spec": {"priority": 7, "node_name": "n1"}}, False),
+    ],
+)
+def test_a_state_of_a_pod_has_the_shape_that_it_has_by_itself(change: dict[str, Any], is_same: bool) -> None:
+    shapes = Shapes()
+    first = owned("web-1", SET)
+    metadata = msgspec.structs.replace(first.metadata, labels={"app": "web"})
+    before = shapes.info(msgspec.structs.replace(first, metadata=metadata))
+    parts = {part: msgspec.structs.replace(getattr(before.pod, part), **fields) for part, fields in change.items()}
+    later = msgspec.structs.replace(before.pod, **parts)
+    found, expected = shapes.info(later, before), Shapes().info(later)
+    assert (found.shape is before.shape) == is_same
+    assert found.shape is shapes.shape(later)
+    assert (found.shape.labels, found.shape.family.key) == (expected.shape.labels, expected.shape.family.key)
+    assert found.pod == expected.pod
+    assert (found.requests, found.nonzero_requests) == (expected.requests, expected.nonzero_requests)
+
+
+def test_a_spec_that_pods_share_does_not_give_them_one_shape() -> None:
+    shapes = Shapes()
+    first = pod("a", labels={"app": "a"})
+    other = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, labels={"app": "b"}))
+    found = [shapes.info(each).shape for each in (first, other, first, other)]
+    assert [shape.labels["app"] for shape in found] == ["a", "b", "a", "b"]
+    assert len(set(found)) == 2

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from kubestow.cluster.pods.shapes import PodInfo, Shapes
-from kubestow.cluster.pods.table import NOT_STARTED, PodTable
+from datetime import UTC, datetime
+
+import msgspec
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubestow.cluster.pods.shapes import PodInfo, Shape, Shapes
+from kubestow.cluster.pods.table import NOT_STARTED, PodChanges, PodTable
 from kubestow.testing import pod
 
 SHAPES = Shapes()
@@ -35,6 +42,22 @@ def test_pods_are_listed_row_by_row() -> None:
     slots, offsets = pods.slots_on([2, 1, 0])
     assert [pods.info(slot).name for slot in slots.tolist()] == ["c", "a", "b"]
     assert offsets.tolist() == [0, 1, 1, 3]
+
+
+def test_changes_without_some_pods_are_those_of_the_others() -> None:
+    changes = PodChanges.of([[info("a"), info("b")], [], [info("c")]], -1)
+    left = changes.without(np.array([True, False, False]))
+    assert [[each.name for each in left.at(row)] for row in range(3)] == [["b"], [], ["c"]]
+    assert left.sums_removed(_millicores).tolist() == changes.sums_of(_millicores).tolist() == [-2000, 0, -1000]
+    assert left.sums_of(_millicores).tolist() == [-1000, 0, -1000]
+    moved = left.select(np.array([2, 0]))
+    assert [[each.name for each in moved.at(row)] for row in range(2)] == [["c"], ["b"]]
+    assert moved.sums_removed(_millicores).tolist() == [-1000, -2000]
+    assert changes.sums_removed(_millicores).tolist() == [-2000, 0, -1000]
+
+
+def _millicores(shape: Shape) -> int:
+    return shape.requests.get("cpu", 0)
 
 
 def test_the_last_pod_takes_the_place_of_a_removed_one() -> None:
@@ -80,3 +103,41 @@ def test_start_times_of_all_years_are_kept() -> None:
     pods = table([info("first", start_time="0001-01-01T00:00:00Z"), info("last", start_time="9999-12-31T23:59:59Z")])
     first, last = (int(pods.start_time[slot]) for slot in pods.slots_on([0])[0])
     assert first < 0 < last < NOT_STARTED
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "start", "read"]), st.integers(0, 5)), max_size=40))
+def test_columns_do_not_depend_on_when_they_are_read(steps: list[tuple[str, int]]) -> None:
+    read_at_once, read_late = table([]), table([])
+    placed: dict[str, PodInfo] = {}
+    for number, (step, kind) in enumerate(steps):
+        if step == "add":
+            changed = placed[f"p{number}"] = info(f"p{number}", priority=kind, cpu=f"{kind}00m")
+        elif step == "remove" and placed:
+            _, changed = placed.popitem()
+        elif step == "start" and placed:
+            name, old = next(iter(placed.items()))
+            status = msgspec.structs.replace(old.status, start_time=datetime(2026, 1, 1 + kind, tzinfo=UTC))
+            changed = placed[name] = SHAPES.info(msgspec.structs.replace(old.pod, status=status))
+        else:
+            assert _columns(read_at_once) == _columns(read_late)
+            continue
+        assert _change(read_at_once, step, changed) == _change(read_late, step, changed)
+        _columns(read_at_once)
+    assert _columns(read_at_once) == _columns(read_late)
+
+
+def _change(pods: PodTable, step: str, changed: PodInfo) -> object:
+    if step == "add":
+        return pods.add(changed, 0)
+    if step == "start":
+        return pods.replace(changed)
+    pods.remove(0, changed.uid)
+    return None
+
+
+def _columns(pods: PodTable) -> list[object]:
+    """What is known of the pods on the first row, in order."""
+    slots, _ = pods.slots_on([0])
+    by_slot = (pods.priority, pods.start_time, pods.nonzero_cpu, pods.nonzero_memory, pods.requested("cpu"))
+    shapes = [pods.shapes.by_number[number] for number in pods.shape_number[slots].tolist()]
+    return [*(column[slots].tolist() for column in by_slot), shapes, pods.extreme_pods]

@@ -174,6 +174,18 @@ def test_without_eligible_nodes_there_are_no_critical_paths() -> None:
     assert domain == 0 and smallest == others == 2**63 - 1
 
 
+def test_the_keys_of_many_namespaces_and_values_are_those_of_the_fewer() -> None:
+    few, many = (frozenset(map(str, range(count))) for count in (100, 101))
+    assert selected_index_keys(few, selecting("app", *many)) == few
+    assert selected_index_keys(many, selecting("app", *few)) == {("app", value) for value in few}
+    assert selected_index_keys(frozenset("x"), selecting("app", *few)) == {("x", "app", value) for value in few}
+    assert selected_index_keys(None, selecting("app", "a", "b")) == {("app", "a"), ("app", "b")}
+    assert selected_index_keys(few, EVERYTHING) == few
+    assert selected_index_keys(few, NOTHING) == frozenset()
+    fewest = Selector((*selecting("app", "a", "b").requirements, *selecting("tier", "c").requirements))
+    assert selected_index_keys(None, fewest) == {("tier", "c")}
+
+
 def test_a_pod_has_a_selected_index_key_exactly_if_it_may_be_selected() -> None:
     index_keys = index_keys_of("ns", {"app": "web", "tier": "1"}, ())
     assert (

@@ -7,9 +7,15 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from kubestow.api.core import Node, Pod
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.explanation.explain import explain
 from kubestow.engine.explanation.pending import PendingPods, pending_by_cause
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import FilterPlugin
+from kubestow.framework.status import Verdict
 from kubestow.testing import builders
 
 NODES = [builders.node("a", cpu="4"), builders.node("b", cpu="4"), builders.node("c", cpu="4", unschedulable=True)]
@@ -119,3 +125,42 @@ def shown(result: PendingPods) -> str:
     with console.capture() as capture:
         console.print(result)
     return capture.get()
+
+
+def test_pods_that_lack_different_resources_wait_for_different_causes() -> None:
+    gpus = [builders.pod(f"gpus-{amount}", requests={"nvidia.com/gpu": str(amount)}) for amount in (1, 2)]
+    cores = builders.pod("cores", cpu="9")
+    result = found([*gpus, cores])
+    reasons = {cause.pods[0]: cause.reason for cause in result.causes}
+    assert reasons["default/gpus-1"].startswith("no node has any nvidia.com/gpu; 2 nodes: the node is too small")
+    assert reasons["default/cores"].startswith("more cpu is requested than the largest node has (4); 2 nodes:")
+    assert len(result.causes) == 2
+
+
+def test_a_missing_claim_is_what_would_help() -> None:
+    result = found(
+        [builders.pod("p", spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]})]
+    )
+    (cause,) = result.causes
+    assert cause.reason == "3 nodes: a PersistentVolumeClaim of the pod does not exist"
+    assert "the PersistentVolumeClaim default/data would have to exist" in shown(result)
+
+
+class FailsByName(FilterPlugin):
+    name = "FailsByName"
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        raise ValueError(pod.name)
+
+
+def test_pods_for_which_a_plugin_fails_alike_have_one_cause() -> None:
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"filter": {"enabled": [{"name": "FailsByName"}]}}}],
+    }
+    options = SchedulerOptions(configuration, [FailsByName])
+    pending = [builders.pod("a", cpu="1"), builders.pod("b", cpu="2")]
+    (cause,) = pending_by_cause(ClusterObjects.of(NODES, pending), pending, options).causes
+    assert cause.pods == ("default/a", "default/b")
+    assert cause.reason == "plugin 'FailsByName' failed at Filter: ValueError: a"

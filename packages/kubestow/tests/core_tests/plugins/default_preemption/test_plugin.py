@@ -224,12 +224,10 @@ def test_among_equal_candidates_the_first_by_name_is_picked() -> None:
     assert preempt(harness).nominated_node_name == "a"
 
 
-def test_the_search_ends_when_enough_candidates_are_found() -> None:
-    profile = {
-        "pluginConfig": [
-            {"name": "DefaultPreemption", "args": {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1}}
-        ]
-    }
+@pytest.mark.parametrize(("percentage", "absolute"), [(0, 1), (2, 0), (4, 1)])
+def test_the_search_ends_when_enough_candidates_are_found(percentage: int, absolute: int) -> None:
+    args = {"minCandidateNodesPercentage": percentage, "minCandidateNodesAbsolute": absolute}
+    profile = {"pluginConfig": [{"name": "DefaultPreemption", "args": args}]}
     pods = [running(f"p{number}", f"node-{number}", priority=number) for number in range(50)]
     harness = PluginHarness(nodes(50), pods, profile=profile)
     assert len({preempt(harness).nominated_node_name for _ in range(20)}) > 5

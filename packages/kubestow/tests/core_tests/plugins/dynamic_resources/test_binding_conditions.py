@@ -9,22 +9,12 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
-    allocation,
-    claim,
-    condition,
-    device,
-    exactly,
-    pod_with,
-    report_while_waiting,
-    single_node,
-    slice_of,
-)
+from core_tests.plugins.dynamic_resources.devices import condition, report_while_waiting, single_node
 from kubestow.api.resource import ResourceClaim
 from kubestow.framework.status import Status
 from kubestow.plugins.dynamic_resources import pre_bind
 from kubestow.plugins.dynamic_resources.filtering import is_ready_for_binding
+from kubestow.testing.devices import DRIVER, allocation, claim, device, exactly, pod_with, slice_of
 
 T = TypeVar("T")
 WITH_CONDITIONS = slice_of(device("d0", bindingConditions=["Attached"], bindingFailureConditions=["Broken"]), node="n")

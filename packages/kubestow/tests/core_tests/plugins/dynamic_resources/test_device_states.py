@@ -8,22 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
-    DeviceHarness,
-    claim,
-    device,
-    exactly,
-    pod_with,
-    slice_of,
-    subrequests,
-)
+from core_tests.plugins.dynamic_resources.devices import DeviceHarness
 from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kubestow.plugins.dynamic_resources.allocator import Allocator
 from kubestow.plugins.dynamic_resources.cel import SelectorError
 from kubestow.plugins.dynamic_resources.pools import DevicePools, PublishedSlices
 from kubestow.plugins.dynamic_resources.requests import AllocationError
 from kubestow.testing import node, nodes
+from kubestow.testing.devices import DRIVER, claim, device, exactly, pod_with, slice_of, subrequests
 
 NODES = nodes(6, zones=2)
 NAMES = [each.metadata.name for each in NODES]

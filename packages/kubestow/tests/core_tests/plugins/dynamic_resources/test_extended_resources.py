@@ -10,15 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_tests.decisions import post_filter_actions
-from core_tests.plugins.dynamic_resources.devices import (
-    DeviceHarness,
-    allocation,
-    claim,
-    device_class,
-    exactly,
-    pod_with,
-    slice_of,
-)
+from core_tests.plugins.dynamic_resources.devices import DeviceHarness
 from kubestow.api.core import Node, Pod
 from kubestow.api.resource import FINALIZER, DeviceClass, ResourceClaim
 from kubestow.cluster.changes.events import EventResource
@@ -26,6 +18,7 @@ from kubestow.errors import APIError
 from kubestow.framework.status import Status
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow.testing import node, pod
+from kubestow.testing.devices import allocation, claim, device_class, exactly, pod_with, slice_of
 
 GPU = "example.com/gpu"
 CLASS = device_class("gpu", extendedResourceName=GPU)

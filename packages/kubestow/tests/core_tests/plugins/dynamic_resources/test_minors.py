@@ -8,21 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
     GPU,
     DeviceHarness,
-    allocation,
-    claim,
     condition,
-    device,
-    device_class,
-    exactly,
-    pod_with,
     report_while_waiting,
     single_node,
-    slice_of,
-    subrequests,
-    taint_rule,
 )
 from kubestow.api.core import Pod
 from kubestow.config.defaults import default_plugins
@@ -31,6 +21,18 @@ from kubestow.errors import ConfigurationError
 from kubestow.framework.interface import ScorePlugin
 from kubestow.rules.minors import Behaviour, Minor
 from kubestow.testing import node, pod
+from kubestow.testing.devices import (
+    DRIVER,
+    allocation,
+    claim,
+    device,
+    device_class,
+    exactly,
+    pod_with,
+    slice_of,
+    subrequests,
+    taint_rule,
+)
 
 CANNOT = "0/1 nodes are available: 1 cannot allocate all claims."
 INDEX_0 = f'device.attributes["{DRIVER}"].index == 0'
@@ -73,8 +75,9 @@ def counters(name: str, value: str) -> list[Any]:
     return [{"name": name, "counters": {"memory": {"value": value}}}]
 
 
-def consuming(name: str, value: str, **fields: Any) -> Any:
-    return device(name, consumesCounters=[{"counterSet": "card", "counters": {"memory": {"value": value}}}], **fields)
+def consuming(name: str, value: str, *, groups: Sequence[str] = (), **fields: Any) -> Any:
+    consumed = {"counterSet": "card", "counters": {"memory": {"value": value}}, "compatibilityGroups": list(groups)}
+    return device(name, consumesCounters=[consumed], **fields)
 
 
 def rule_with_selectors(minor: Minor) -> Any:
@@ -337,6 +340,14 @@ CASES: dict[Behaviour, Case] = {
         claim("held", status={"allocation": allocation("d0", shareID="s", consumedCapacity={"memory": "1Gi"})}),
         claim(),
         gates=("DRAPartitionableDevices", "DRAConsumableCapacity"),
+    ),
+    Behaviour.COMPATIBILITY_GROUPS_ARE_READ: devices(
+        ["r=d1"],
+        ["r=d0"],
+        slice_of(node="n", name="card", of=2, sharedCounters=counters("card", "9Gi")),
+        slice_of(consuming("d0", "1Gi", groups=["a"]), consuming("d1", "1Gi"), node="n", of=2),
+        claim(),
+        gates=("DRAPartitionableDevices",),
     ),
     Behaviour.CAPACITY_OF_THE_DEVICE_ITSELF_IS_CHECKED: devices(
         ["r=d1"],

@@ -7,24 +7,14 @@ from typing import Any
 import pytest
 
 from core_tests.decisions import post_filter_actions
-from core_tests.plugins.dynamic_resources.devices import (
-    GPU,
-    DeviceHarness,
-    allocation,
-    claim,
-    exactly,
-    pod_with,
-    reserved_for,
-    single_node,
-    slice_of,
-    subrequests,
-)
+from core_tests.plugins.dynamic_resources.devices import GPU, DeviceHarness, single_node
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import PreFilterPlugin
 from kubestow.framework.status import Code, Status
 from kubestow.testing import nodes, pod
+from kubestow.testing.devices import allocation, claim, exactly, pod_with, reserved_for, slice_of, subrequests
 
 # -- PreFilter -----------------------------------------------------------------------------------------------------
 

@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from core_tests.plugins.dynamic_resources.devices import (
-    DeviceHarness,
-    claim,
-    single_node,
-)
+from core_tests.plugins.dynamic_resources.devices import DeviceHarness, single_node
 from kubestow.framework.status import Status
 from kubestow.testing import pod
+from kubestow.testing.devices import claim
 
 FROM_TEMPLATE = {"resourceClaims": [{"name": "x", "resourceClaimTemplateName": "t"}]}
 

@@ -9,18 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from core_tests.plugins.dynamic_resources.devices import (
-    GPU,
-    DeviceHarness,
-    allocation,
-    claim,
-    pod_with,
-    single_node,
-)
+from core_tests.plugins.dynamic_resources.devices import GPU, DeviceHarness, single_node
 from kubestow.api.resource import FINALIZER
 from kubestow.errors import APIError
 from kubestow.framework.status import Code, Status
 from kubestow.testing import pod
+from kubestow.testing.devices import allocation, claim, pod_with
 
 # -- Reserve, Unreserve --------------------------------------------------------------------------------------------
 

@@ -40,6 +40,14 @@ def test_the_first_pod_of_a_group_passes_all_nodes_with_the_topology_key() -> No
     assert harness.rejections(app("web", affinity=required_affinity(term("web")))) == {"out": AFFINITY}
 
 
+def test_a_pod_is_not_the_first_of_its_group_if_another_counts_for_one_of_the_topology_keys() -> None:
+    harness = PluginHarness([node("zoned", zone="z"), node("racked", zone="z", labels={"rack": "r"})])
+    affinity = required_affinity(term("web"), term("web", "rack"))
+    assert harness.feasible(app("web", affinity=affinity)) == {"racked"}
+    harness.cluster.put_pod(harness.info(app("other", "web", on="zoned")))  # which is in no rack
+    assert harness.feasible(app("web", affinity=affinity)) == set()
+
+
 def test_without_matching_pods_a_pod_must_match_its_own_terms() -> None:
     assert zoned().feasible(app("web", affinity=required_affinity(term("db")))) == set()
 

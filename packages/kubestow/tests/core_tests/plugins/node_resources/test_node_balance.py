@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubestow.api.core import Node
-from kubestow.cluster.nodes.views import NodeRow, Nodes
+from kubestow.cluster.nodes.views import NodeRows, Nodes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from kubestow.testing import PluginHarness, node, pod
@@ -66,7 +66,7 @@ class Comparison:
 
     def compare(self) -> None:
         info = self.harness.info(pod("incoming", cpu="700m", memory="100Mi"))
-        single = [self.plugin.score_row(CycleState(), info, NodeRow(self.cluster.nodes, r)) for r in self.rows()]
+        single = self.plugin.score_rows(CycleState(), info, NodeRows(self.cluster.nodes, self.rows()))
         assert self.plugin.score(CycleState(), info, self.cluster.all_nodes()).tolist() == single
         some = Nodes(self.cluster.nodes, slice(1, 3))
         assert self.plugin.score(CycleState(), info, some).tolist() == single[1:3]

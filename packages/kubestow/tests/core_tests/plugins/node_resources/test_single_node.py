@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.nodes.views import NodeRow
+from kubestow.cluster.nodes.views import NodeRows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.plugins.node_resources import fit
@@ -77,8 +77,8 @@ def harnesses(draw: st.DrawFn) -> tuple[PluginHarness, PodInfo]:
     return harness, harness.info(requesting(draw, "p"))
 
 
-def rows(harness: PluginHarness) -> list[NodeRow]:
-    return [NodeRow(harness.cluster.nodes, row) for row in range(len(harness.cluster.nodes))]
+def rows(harness: PluginHarness) -> NodeRows:
+    return NodeRows(harness.cluster.nodes, range(len(harness.cluster.nodes)))
 
 
 @given(harnesses())
@@ -89,7 +89,7 @@ def test_the_key_of_a_row_is_that_of_the_verdict(harness_and_pod: tuple[PluginHa
     state = CycleState()
     plugin.pre_filter(state, info, harness.cluster.all_nodes())
     of_all = plugin.filter(state, info, harness.cluster.all_nodes())
-    assert of_all.keys.tolist() == [plugin.filter_row(state, info, row) for row in rows(harness)]
+    assert of_all.keys.tolist() == plugin.filter_rows(state, info, rows(harness))
 
 
 @given(harnesses())
@@ -100,7 +100,7 @@ def test_the_score_of_a_row_is_that_among_all_nodes(harness_and_pod: tuple[Plugi
         if isinstance(plugin, NodeResourcesFit | NodeResourcesBalancedAllocation):
             with np.errstate(over="ignore"):
                 of_all = plugin.score(CycleState(), info, harness.cluster.all_nodes())
-            assert of_all.tolist() == [plugin.score_row(CycleState(), info, row) for row in rows(harness)]
+            assert of_all.tolist() == plugin.score_rows(CycleState(), info, rows(harness))
 
 
 def test_a_pod_that_requests_more_than_any_node_has_is_scored_in_arrays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
-    claim,
-    device,
-    device_class,
-    exactly,
-    pod_with,
-    slice_of,
-)
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.testing import node, pod
+from kubestow.testing.devices import DRIVER, claim, device, device_class, exactly, pod_with, slice_of
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 GPU = slice_of("d0", node="n")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from core_tests.plugins.dynamic_resources.devices import claim, device_class, pod_with, slice_of
 from core_tests.scheduling.gangs.groups import TEAMS, gang_scheduling, group, members
 from kubestow.api.resource import ResourceClaim
 from kubestow.engine.cluster_api.memory_api import ClusterClaimStore
@@ -17,6 +16,7 @@ from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.interfaces import Resource
 from kubestow.testing import MemoryCluster, node, pod
+from kubestow.testing.devices import claim, device_class, pod_with, slice_of
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 CLUSTER = (node("n"), device_class(), slice_of("d0", node="n"))

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from core_tests.plugins.dynamic_resources.devices import allocation, claim, device_class, pod_with, slice_of
 from kubestow.api.resource import ResourceClaim
 from kubestow.engine.cluster_api.memory_api import ClusterClaimStore
 from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims
 from kubestow.errors import APIError
 from kubestow.testing import MemoryCluster, node
+from kubestow.testing.devices import allocation, claim, device_class, pod_with, slice_of
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 PODS = 30

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from kubestow.api.meta import ObjectMeta
 from kubestow.errors import InvalidObject
-from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
+from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS, WATCHED
 from kubestow.scheduling.events.watch_cache import WatchCache
 from kubestow.testing import node, pod
 
@@ -31,6 +31,17 @@ def test_set_nodes_replaces_all_nodes() -> None:
     cache = WatchCache()
     assert set_nodes(cache, a={}, b={}) == ["a", "b"]
     assert set_nodes(cache, b={}, c={}) == ["b", "c"]
+
+
+def test_an_object_is_known_as_it_was_received_last() -> None:
+    cache = WatchCache()
+    set_nodes(cache, a={"disk": "ssd"})
+    assert cache.observed(NODES, ("", "a")).metadata.labels == {"disk": "ssd"}
+    assert cache.observed(NODES, ("", "b")) is None
+    assert cache.observed(PODS, ("default", "p")) is None
+    assert cache.observed(NAMESPACES, ("", "n")) is None
+    cache.cluster.put_namespace("n", {"team": "x"})
+    assert cache.observed(NAMESPACES, ("", "n")).metadata == ObjectMeta(name="n", labels={"team": "x"})
 
 
 def test_an_unchanged_node_invalidates_nothing() -> None:

@@ -12,7 +12,10 @@ from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pend
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.scheduling import CompositePodGroup, PodGroup
+from kubestow.cluster.pods.pod_groups import Members
+from kubestow.framework.gang import Gang
 from kubestow.rules.minors import Minor
+from kubestow.scheduling.gangs.pod_groups import PodGroupAttempt
 from kubestow.testing import node, pods
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
@@ -172,3 +175,12 @@ def test_a_tree_with_disruption_mode_all_is_evicted_as_a_whole(mode: str, left: 
         assert (bound_count(harness, high), len(remaining(harness, placed))) == (1, left)
 
     check(high, condition, node("a", cpu="1"), node("b", cpu="1"), *objects, group("high", 1, priority=100), *placed)
+
+
+def test_a_pod_that_has_left_its_tree_gets_the_reason_of_the_whole_tree() -> None:
+    def gang(name: str, *children: Gang) -> Gang:
+        return Gang(name, name, 0, 0.0, Members({}.keys()), children=children, min_groups=len(children))
+
+    profile: Any = None
+    attempt = PodGroupAttempt(gang("tree", gang("a"), gang("b")), profile, [], 0.0, reasons={"tree": "too few"})
+    assert attempt.reason_of("deleted").endswith("too few")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from core_tests.scheduling.gangs.groups import gang_scheduling, group, members
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.scheduling.decision.result import Decision
-from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.observer import Disruption, Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import node, pods
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
@@ -29,7 +29,9 @@ class RecordingObserver(Observer):
     def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
         self.ended_pods.append((queued.info.metadata.name, result))
 
-    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+    def preemption_started(
+        self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
+    ) -> None:
         self.preemptions.append((node_name, len(victims)))
 
 

@@ -29,6 +29,7 @@ from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.interfaces import ObjectReference, Resource
+from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
 from kubestow.scheduling.scheduler_state import SchedulerState
 from kubestow.testing import MemoryCluster, node, pod
@@ -68,13 +69,14 @@ def evictions_on(
     placements: Mapping[str, PlacedPod] | None = None,
     at_permit: Collection[str] = (),
     activate: Callable[[str], None] = lambda uid: None,
+    observer: Observer | None = None,
 ) -> Evictions:
     """Evictions of ``known`` pods, placed by default; pods ``at_permit`` are rejected instead of deleted."""
     pods = PodStore()
     for info in known:
         pods.put(info)
     placed = placements_of(*known) if placements is None else placements
-    environment = Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1))
+    environment = Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1), observer or Observer())
     cache: Any = SimpleNamespace(placed_pod=placed.get, drop_nomination=lambda uid: None)
     gating = SimpleNamespace(preemption_started=lambda uids: None, preemption_ended=lambda uids: None)
     queue: Any = SimpleNamespace(activate=lambda uids: activate(*uids), gating=gating)
@@ -110,6 +112,33 @@ def test_a_preemptor_is_gated_until_the_watch_shows_its_latest_victim_gone() -> 
             del placements[victim.uid]
             evictions.victim_changed(victim.uid)
         assert not evictions.in_progress.is_preempting(high.uid)
+
+    run(scenario())
+
+
+class EvictionTimes(Observer):
+    """The preemptors whose evictions ended, whether they succeeded, and the seconds that they took."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[str, bool, float]] = []
+
+    def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
+        self.ended.append((preemptor.name, succeeded, round(seconds, 3)))
+
+
+def test_the_time_of_evictions_is_reported() -> None:
+    async def scenario() -> None:
+        cluster, (high, first, second, failing) = SlowCluster(), infos("high", "1", "3", "not-a-number")
+        for victim in (first, second, failing):
+            cluster.put(victim.pod)
+        times = EvictionTimes()
+        evictions = evictions_on(cluster, first, second, failing, observer=times)
+        await asyncio.sleep(7)
+        evictions.start(high, "n", victims=[first, second], lower_priority_nominated=())
+        await asyncio.wait(list(evictions.tasks))
+        evictions.start(high, "n", victims=[failing], lower_priority_nominated=())
+        await asyncio.wait(list(evictions.tasks))
+        assert times.ended == [("high", True, 4), ("high", False, 0)]  # one after the other
 
     run(scenario())
 

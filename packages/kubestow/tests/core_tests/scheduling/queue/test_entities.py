@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,17 +13,22 @@ from core_tests.observability.harness import Observed, observe
 from core_tests.scheduling.gangs.groups import group, member, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message, remaining
 from kubestow.api.core import Pod, PodResourceClaim
+from kubestow.api.meta import convert
+from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Handle, PreBindPlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.rules.minors import Behaviour, Minor
 from kubestow.scheduling.decision.result import Decision
+from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queue.entities import EntityQueue
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.testing import node, pod, pods
+from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 V37 = Minor(37)
@@ -287,6 +292,103 @@ def test_the_metrics_count_entities() -> None:
         )
 
     observe(scenario, node("n", cpu="1"), group("train", 2), group("two", 2), **OPTIONS)
+
+
+def budget(name: str, labels: Mapping[str, str]) -> PodDisruptionBudget:
+    """A disruption budget that allows no eviction."""
+    spec = {"selector": {"matchLabels": dict(labels)}}
+    return convert(PodDisruptionBudget, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+
+
+def disruptions(observed: Observed, preemptor: str) -> tuple[float, float, float]:
+    """The number of preemptions that disrupted groups, of the units, and of the violations of budgets."""
+    name = "scheduler_preemption_workload_disruptions"
+    count, total = (observed.value(f"{name}_{each}", preemptor=preemptor) for each in ("count", "sum"))
+    return count, total, observed.value("scheduler_preemption_pdb_violations_total", preemptor=preemptor)
+
+
+def durations(observed: Observed, of: str) -> dict[tuple[str, str], float]:
+    """How many durations of preemptions were measured, by what they were for and how they ended."""
+    name = f"scheduler_preemption_{of}_duration_seconds_count"
+    return {
+        (dict(labels)["preemptor"], dict(labels)["result"]): count
+        for (sample, labels), count in observed.samples().items()
+        if sample == name
+    }
+
+
+@pytest.mark.parametrize("preemptor", ["pod", "podgroup"])
+@pytest.mark.parametrize(("mode", "units"), [({"all": {}}, 1), ({"single": {}}, 2)])
+def test_the_metrics_of_preemption_count_units_of_groups_and_violations(
+    preemptor: str, mode: dict[str, Any], units: int
+) -> None:
+    async def scenario(observed: Observed) -> None:
+        for victim in (
+            *members(2, "low", cpu="1", node="n", labels={"group": "low"}),
+            pod("single", cpu="1", node="n"),
+        ):
+            observed.harness.cluster.put(victim)
+        await observed.harness.settle()
+        if preemptor == "pod":
+            observed.harness.cluster.put(pod("high", cpu="3", priority=100))
+        else:
+            create_pods(observed.harness, members(3, "high", cpu="1", priority=100))
+        await observed.harness.advance(5)
+        assert disruptions(observed, preemptor) == (1, units, 2)
+        assert durations(observed, "evaluation") == {(preemptor, "Success"): 1}
+        assert durations(observed, "execution") == {(preemptor, "success"): 1}
+        unfit = (
+            pod("unfit", cpu="9", priority=200) if preemptor == "pod" else member("u", "unfit", cpu="9", priority=200)
+        )
+        observed.harness.cluster.put(unfit)
+        await observed.harness.settle()
+        assert durations(observed, "evaluation")[preemptor, "Unschedulable"] == 1
+        assert durations(observed, "execution") == {(preemptor, "success"): 1}
+
+    groups = group("low", 0, priority=1, disruptionMode=mode), group("high", 3, priority=100)
+    objects = node("n", cpu="3"), *groups, group("unfit", 1, priority=200), budget("strict", {"group": "low"})
+    observe(scenario, *objects, **OPTIONS)
+
+
+def test_a_preemption_that_disrupts_no_group_and_no_budget_does_not_count_there() -> None:
+    async def scenario(observed: Observed) -> None:
+        observed.harness.cluster.put(pod("high", cpu="1", priority=100))
+        await observed.harness.advance(5)
+        assert observed.value("scheduler_preemption_victims_count") == 1
+        assert disruptions(observed, "pod") == (0, 0, 0)
+
+    observe(scenario, node("n", cpu="1"), pod("low", cpu="1", node="n"), **OPTIONS)
+
+
+class FirstDeletionFails(MemoryCluster):
+    """A cluster that forbids the first deletion of a pod."""
+
+    has_failed = False
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        if not self.has_failed:
+            self.has_failed = True
+            raise APIError(403, "Forbidden", "no")
+        await super().delete_pod(pod)
+
+
+def test_a_failed_eviction_is_measured_as_an_error() -> None:
+    async def scenario(observed: Observed) -> None:
+        observed.harness.cluster.put(pod("high", cpu="1", priority=100))
+        await observed.harness.settle()
+        assert durations(observed, "execution") == {("pod", "error"): 1, ("pod", "success"): 1}
+
+    observe(scenario, node("n", cpu="1"), pod("low", cpu="1", node="n"), cluster=FirstDeletionFails(), **OPTIONS)
+
+
+def test_a_group_that_may_not_preempt_is_not_measured() -> None:
+    async def scenario(observed: Observed) -> None:
+        create_pods(observed.harness, members(1, "big", cpu="9"))
+        await observed.harness.settle()
+        assert observed.value("scheduler_workload_preemption_attempts_total") == 1
+        assert not durations(observed, "evaluation")
+
+    observe(scenario, node("n", cpu="2"), group("big", 1), **OPTIONS)
 
 
 def test_the_metrics_count_preemptions_of_groups_apart() -> None:

@@ -223,6 +223,30 @@ def test_a_lost_nomination_requeues_the_pods_of_lower_priority(minor: Minor, has
     in_virtual_time(scenario, node("n", cpu="4"), minor=minor)
 
 
+@pytest.mark.parametrize(
+    ("own_node", "nominated_to", "priority", "is_requeued"),
+    [
+        ("", "n", 1, True),
+        ("", "n", 0, False),  # the waiting pod has a higher priority, so the nomination did not count for it
+        ("", None, 1, False),
+        ("other", "n", 1, True),
+        ("n", "n", 1, False),  # it has the node now
+    ],
+)
+def test_only_a_nomination_that_releases_a_node_requeues_others(
+    own_node: str, nominated_to: str | None, priority: int, is_requeued: bool
+) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        queue = harness.scheduler.queue
+        harness.cluster.put(pod("waiting", cpu="9", priority=1))
+        await harness.settle()
+        nominated = Shapes().info(pod("nominated", node=own_node, priority=priority))
+        assert queue.requeue_for_freed_nomination(nominated, nominated_to) is (nominated_to not in (None, own_node))
+        assert (next(iter(queue.pods.values())).place is not Place.UNSCHEDULABLE) is is_requeued
+
+    in_virtual_time(scenario, node("n", cpu="4"))
+
+
 # -- without queueing hints ----------------------------------------------------------------------------------------
 
 
@@ -265,6 +289,8 @@ def test_without_hints_a_registered_event_requeues_even_if_it_helps_nothing(mino
     ("fields", "is_admitted"),
     [
         ({"cpu": "2"}, True),
+        ({"cpu": "3"}, True),
+        ({"cpu": "3001m"}, False),
         ({"cpu": "5"}, False),
         ({"cpu": "2", "node_selector": {"no": "where"}}, False),
         ({"cpu": "2", "host_ports": [80]}, False),

@@ -6,20 +6,11 @@ from typing import Any
 
 import msgspec
 
-from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
-    DeviceHarness,
-    claim,
-    device,
-    device_class,
-    exactly,
-    pod_with,
-    slice_of,
-    subrequests,
-)
+from core_tests.plugins.dynamic_resources.devices import DeviceHarness
 from kubestow.api.meta import decode
 from kubestow.api.resource import AllocationResult, ResourceClaim
 from kubestow.testing import node
+from kubestow.testing.devices import DRIVER, claim, device, device_class, exactly, pod_with, slice_of, subrequests
 
 NODE = node("n", labels={"side": "north", "floor": "1"})
 

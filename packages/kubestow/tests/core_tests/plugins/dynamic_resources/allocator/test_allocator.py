@@ -7,16 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
-    DeviceHarness,
-    claim,
-    device,
-    exactly,
-    pod_with,
-    slice_of,
-    subrequests,
-)
+from core_tests.plugins.dynamic_resources.devices import DeviceHarness
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.plugins.dynamic_resources import allocator
@@ -24,6 +15,7 @@ from kubestow.plugins.dynamic_resources.allocator import _Results
 from kubestow.plugins.dynamic_resources.filtering import DynamicResourcesState
 from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import nodes
+from kubestow.testing.devices import DRIVER, claim, device, exactly, pod_with, slice_of, subrequests
 
 EVEN = f'device.attributes["{DRIVER}"].index % 2 == 0'
 REQUESTS = (

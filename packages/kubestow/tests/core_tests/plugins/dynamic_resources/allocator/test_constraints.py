@@ -7,17 +7,8 @@ from typing import Any
 
 import pytest
 
-from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
-    claim,
-    device,
-    device_class,
-    exactly,
-    pod_with,
-    single_node,
-    slice_of,
-    subrequests,
-)
+from core_tests.plugins.dynamic_resources.devices import single_node
+from kubestow.testing.devices import DRIVER, claim, device, device_class, exactly, pod_with, slice_of, subrequests
 
 CANNOT = "cannot allocate all claims"
 

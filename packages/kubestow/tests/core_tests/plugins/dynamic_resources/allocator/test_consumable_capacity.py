@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from core_tests.plugins.dynamic_resources.devices import device, slice_of
 from kubestow.api.meta import convert
 from kubestow.api.resource import CapacityRequirements
 from kubestow.plugins.dynamic_resources.pools import PooledDevice
 from kubestow.plugins.dynamic_resources.search import consumed_capacity, has_capacity
+from kubestow.testing.devices import device, slice_of
 
 
 def gpu(value: str = "40Gi", **policy: Any) -> PooledDevice:

@@ -11,23 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
-    DeviceHarness,
-    allocation,
-    claim,
-    device,
-    exactly,
-    single_node,
-    slice_of,
-    subrequests,
-)
+from core_tests.plugins.dynamic_resources.devices import DeviceHarness, single_node
 from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kubestow.plugins.dynamic_resources import dead_ends, requests, search
 from kubestow.plugins.dynamic_resources.cel import SelectorCache, SelectorError
 from kubestow.plugins.dynamic_resources.pools import DevicePools, PublishedSlices
 from kubestow.plugins.dynamic_resources.requests import AllocationError, AllocationTimeout, Features, resolve_claim
 from kubestow.plugins.dynamic_resources.search import AllocationSearch, AvailableCounters
+from kubestow.testing.devices import DRIVER, allocation, claim, device, exactly, slice_of, subrequests
 
 FEATURES = Features()
 #: Of 200,000 that a search has by default.

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
-    claim,
-    device,
-    exactly,
-    pod_with,
-    single_node,
-    slice_of,
-)
+from core_tests.plugins.dynamic_resources.devices import single_node
+from kubestow.testing.devices import DRIVER, claim, device, exactly, pod_with, slice_of
 
 CANNOT = "cannot allocate all claims"
 TAINT = {"key": "sick", "value": "very", "effect": "NoSchedule"}

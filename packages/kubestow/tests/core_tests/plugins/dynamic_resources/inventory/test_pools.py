@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
-    DeviceHarness,
-    claim,
-    device,
-    exactly,
-    pod_with,
-    slice_of,
-)
+from core_tests.plugins.dynamic_resources.devices import DeviceHarness
 from kubestow.testing import node, nodes
+from kubestow.testing.devices import DRIVER, claim, device, exactly, pod_with, slice_of
 
 CANNOT = "cannot allocate all claims"
 NORTH = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "side", "operator": "In", "values": ["north"]}]}]}

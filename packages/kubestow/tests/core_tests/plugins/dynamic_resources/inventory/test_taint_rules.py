@@ -10,20 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core_tests.plugins.dynamic_resources.devices import (
-    DRIVER,
-    GPU,
-    NODE,
-    DeviceHarness,
-    claim,
-    device,
-    device_class,
-    exactly,
-    pod_with,
-    single_node,
-    slice_of,
-    taint_rule,
-)
+from core_tests.plugins.dynamic_resources.devices import GPU, NODE, DeviceHarness, single_node
 from kubestow.api.meta import convert
 from kubestow.api.resource import DeviceTaintRule, ResourceSlice
 from kubestow.config import FeatureGates
@@ -31,6 +18,7 @@ from kubestow.plugins.dynamic_resources.requests import Features
 from kubestow.plugins.dynamic_resources.taint_rules import TaintedSlices
 from kubestow.rules.minors import Minor
 from kubestow.scheduling.events.resources import resource_of, watched_always
+from kubestow.testing.devices import DRIVER, claim, device, device_class, exactly, pod_with, slice_of, taint_rule
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 #: The minor versions that have the gate, with it on.

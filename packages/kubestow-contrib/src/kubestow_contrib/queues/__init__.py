@@ -1,0 +1,11 @@
+"""Job queues: hierarchical queues with fair shares that remember, reservations, backfill, and whole-job preemption.
+
+configuration      the args of the plugin: queues, flavors of nodes, fair share, backfill, preemption
+fair_share         usage that decays, and the division of a total among queues by priority and weight
+availability       what is free on nodes, and below limits, over time; the earliest start of a job, and its nodes
+jobs               jobs, their pods, and how long they run
+planning           one round of decisions: order, starts, reservations, backfill, victims
+job_queues         the plugin JobQueues, which connects them with the scheduler
+forecast           when a job will start, why not yet, and what would make it start now
+queue_report       queues, waits and reservations as parts of a report
+"""

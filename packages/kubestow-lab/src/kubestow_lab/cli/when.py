@@ -1,0 +1,54 @@
+"""``kubestow when``: when a job will start, why not yet, what has to end, and what would make it start now."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+import click
+
+from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
+from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
+from kubestow.cli.pod_names import PodName, namespace_option
+from kubestow.cli.running_scheduler import configured_as_running
+from kubestow.cli.why import PodSelection, Workload, read_selected
+from kubestow.errors import InputError
+
+#: Other distributions register here how they answer, by the name of their plugin.
+_FORECASTS = "kubestow.forecasts"
+
+
+@click.command()
+@click.argument("name", metavar="JOB")
+@namespace_option
+@cluster_options
+@scheduler_options
+@output_option(*OUTPUTS)
+def when(name: str, namespace: str, source: ClusterInput, scheduler: SchedulerInput, output: str) -> int:
+    """Say when JOB will start: its position, why not yet, what has to end, and what would make it start now.
+
+    JOB is job/NAME, jobset/NAME, lws/NAME, rayjob/NAME, trainjob/NAME, podgroup/NAME, workload/NAME or pod/NAME. The
+    configuration has to enable the plugin JobQueues.
+    """
+    found = entry_points(group=_FORECASTS)
+    if not found:
+        raise InputError(name, "to forecast when jobs start, install kubestow-contrib")
+    scheduler = configured_as_running(scheduler, source)
+    workload = Workload.parse(name)
+    if workload is None:
+        pod = PodName(name, namespace).within(source)
+        cluster = source.read(scheduler)
+        pods, subject = [each for each in cluster.pods if each.key == str(pod)], f"pod {pod}"
+    else:
+        namespace = namespace or source.default_namespace()
+        selection = PodSelection(workload, namespace)
+        cluster, state = read_selected(selection, source, scheduler)
+        pods = list(selection.resolved(state).select(cluster))
+        subject = f"{workload} in namespace {namespace}"
+    if not pods:
+        raise InputError(subject, "has no pod, finished pods aside")
+    options = scheduler.read(cluster)
+    answer = next(iter(found)).load()(cluster, pods, options, subject)
+    for remark in answer.remarks:
+        click.echo(f"remark: {remark}", err=True)
+    print_result(with_versions(answer.document, options.gates.minor, cluster.server_version), answer, output)
+    return 0

@@ -1,0 +1,18 @@
+"""Fault simulation: living schedulers under injected faults, reproducible by seed, every decision checked.
+
+    event_loop   virtual time, and a seeded shuffle of ready callbacks
+    trace        the events of a run, line by line, and their fingerprint
+    recording    the flight records of processes
+    faults       the kinds of faults, and how often they occur
+    apiserver/   the API server, its outages and Lease, its watches as objects and over HTTP, the client of a process
+    scheduler/   a scheduler process that is started, stopped and killed, with a faulty plugin, extender and clock
+    actors/      users, kubelets, jobs, storage and devices
+    invariants/  what takes more than a few lines to find out about decisions, bindings and schedulers
+    specification  what must hold of any scheduler: all rules, each with its reason
+    witness      states what the schedulers of a run do as facts, which the specification judges
+    marks        the rare paths that runs have to reach
+    simulation   one seeded run from beginning to end
+    runs         many of them, in a pool of processes
+
+``python -m kubestow_lab.fault_simulation --seeds 100 --first 1`` runs many. A seed reproduces a run exactly.
+"""

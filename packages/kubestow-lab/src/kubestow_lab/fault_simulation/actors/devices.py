@@ -1,0 +1,81 @@
+"""A simulated device driver and resource claim controller."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from random import Random
+from typing import Any, NoReturn
+
+from kubestow.api.core import Pod
+from kubestow.api.resource import ResourceClaim, ResourceSlice
+from kubestow.testing.devices import claim, device_class, slice_of
+from kubestow_lab.fault_simulation.actors.control_loop import run_control_loop
+from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_status
+
+_CLAIMS = ("gpu-0", "gpu-1", "gpu-2")
+
+
+class Devices:
+    """Publishes devices, creates claims, and removes the reservations and allocations of completed pods."""
+
+    def __init__(self, server: SimulatedServer, random: Random) -> None:
+        self._server, self._random = server, random
+        self._created = 0
+        #: Whether unused claims are recreated at random.
+        self.churn = True
+
+    async def run(self) -> NoReturn:
+        """Run until cancelled."""
+        self._server.put(device_class())
+        for name in _CLAIMS:
+            self._put_claim(name)
+        await run_control_loop(self._server, self._random, self._reconcile)
+
+    def _reconcile(self) -> bool:
+        self._publish_slices()
+        pods = [pod for pod in self._server.pods() if not ended(pod)]
+        live = {pod.metadata.uid for pod in pods}
+        used = {name for pod in pods for name in claims_of(pod)}
+        pending = [self._sync_claim(each, live, used) for each in self._server.objects(ResourceClaim)]
+        return any(pending)
+
+    def spec_part(self) -> dict[str, Any]:
+        """A part of a pod spec that claims a device."""
+        return {"resourceClaims": [{"name": "gpu", "resourceClaimName": self._random.choice(_CLAIMS)}]}
+
+    def _put_claim(self, name: str) -> None:
+        self._created += 1
+        self._server.put(claim(name, metadata={"uid": f"uid-{name}-{self._created}"}))
+
+    def _publish_slices(self) -> None:
+        """Publish two devices per node, and remove the slices of deleted nodes."""
+        nodes = self._server.nodes()
+        slices = {each.spec.node_name: each for each in self._server.objects(ResourceSlice)}
+        for name in sorted(nodes.keys() - slices.keys()):
+            self._server.put(slice_of("d0", "d1", node=name))
+        for name in sorted(slices.keys() - nodes.keys()):
+            self._server.remove(slices[name])
+
+    def _sync_claim(self, existing: ResourceClaim, live: Set[str], used: Set[str]) -> bool:
+        """Remove reservations of deleted pods, then the allocation; recreate unused claims at random.
+
+        Returns whether there are further steps.
+        """
+        name, chance = existing.metadata.name, self._random.random()
+        kept = [consumer for consumer in existing.status.reserved_for if consumer.uid in live]
+        if len(kept) < len(existing.status.reserved_for):
+            self._server.put(with_status(existing, reserved_for=kept))
+        elif not kept and existing.status.allocation is not None:
+            if chance < 0.3:
+                self._server.put(with_status(existing, allocation=None))
+        elif self.churn and name not in used and chance < 0.02:
+            self._server.remove(existing)
+            self._put_claim(name)
+        else:
+            return self.churn
+        return True
+
+
+def claims_of(pod: Pod) -> list[str]:
+    """The names of the resource claims of a pod."""
+    return [each.resource_claim_name for each in pod.spec.resource_claims if each.resource_claim_name]

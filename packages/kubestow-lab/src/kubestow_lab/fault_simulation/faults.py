@@ -1,0 +1,82 @@
+"""The kinds of faults, and how often they occur.
+
+Every run draws the kinds of faults it has, because a run in which everything fails at once hides what a few faults
+alone would show. Faults stop before the final checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from random import Random
+from types import MappingProxyType
+
+from kubestow.errors import APIError, KubestowError, Unreachable
+from kubestow_lab.fault_simulation.steps import Steps
+
+
+class Fault(StrEnum):
+    """A kind of fault."""
+
+    # of watches
+    DELAY = "events are delayed"
+    REORDER = "events of different objects overtake each other"
+    DUPLICATE = "events are repeated"
+    EXPIRY = "events are lost and the collection is listed again"
+    BREAKS = "watches break, even inside an event"
+    MALFORMED = "watches deliver malformed lines"
+    STALLED = "watches stall"
+    # of requests
+    SLOW = "requests are slow"
+    REJECTED = "the server responds with an error"
+    FORBIDDEN = "bindings of a pod are forbidden for a while"
+    REQUEST_LOST = "requests are lost"
+    RESPONSE_LOST = "requests take effect and their responses are lost"
+    # of processes
+    KILLED = "a scheduler is killed"
+    STOPPED = "a scheduler is stopped gracefully"
+    CLOCK_JUMPS = "a wall clock jumps"
+    # of plugins
+    RAISES = "plugins raise"
+    REJECTS = "plugins reject placed pods"
+    DELAYS = "plugins delay pods"
+    HANGS = "plugins hang"
+
+
+RATES = (0.0, 0.0, 0.02, 0.1, 0.3)
+"""The probabilities that a kind of fault may have in a run."""
+
+_ERRORS = ((429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"))
+
+
+class Faults:
+    """Draws whether a fault occurs; ``rates`` are probabilities in place of drawn ones. Each occurrence is a step."""
+
+    def __init__(self, random: Random, steps: Steps, rates: Mapping[Fault, float] = MappingProxyType({})) -> None:
+        self.random, self._steps = random, steps
+        self.active = True
+        #: The time until which bindings of a pod are forbidden, by uid.
+        self._forbidden: dict[str, float] = {}
+        self._probabilities = {fault: random.choice(RATES) for fault in Fault} | dict(rates)
+
+    def occurs(self, fault: Fault) -> bool:
+        """Whether a fault occurs now."""
+        probability = self._probabilities[fault]
+        occurs = self.active and probability > 0.0 and self.random.random() < probability
+        return occurs and self._steps.takes(f"fault: {fault}")
+
+    def forbids(self, uid: str, now: float) -> bool:
+        """Whether bindings of a pod are forbidden now; retries fail for the whole period."""
+        if self.occurs(Fault.FORBIDDEN):
+            self._forbidden[uid] = now + self.random.uniform(1.0, 10.0)
+        return self.active and now < self._forbidden.get(uid, 0.0)
+
+    def server_error(self, *, of_write: bool) -> KubestowError:
+        """An error response of the server; only writes can conflict."""
+        code, reason = self.random.choice((*_ERRORS, (409, "Conflict")) if of_write else _ERRORS)
+        return APIError(code, reason, f"injected {reason}")
+
+    @staticmethod
+    def timeout() -> KubestowError:
+        """A request timeout."""
+        return Unreachable("server", "injected timeout")

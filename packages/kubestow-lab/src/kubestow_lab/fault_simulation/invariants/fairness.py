@@ -1,0 +1,50 @@
+"""Which pods are overtaken: those that wait for their first attempt while another one is tried twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kubestow.api.core import Pod
+
+
+@dataclass(frozen=True)
+class Overtaken:
+    """A pod that waits, and how often another one has been tried meanwhile."""
+
+    name: str
+    attempts: int
+
+
+def _priority(pod: Pod) -> int:
+    return pod.spec.priority or 0
+
+
+class FirstAttempts:
+    """The pods of one start of a scheduler that it has not tried yet, with the attempts of others since.
+
+    A pod begins to wait anew when it changes, because another priority changes its place in the queue.
+    """
+
+    def __init__(self) -> None:
+        self._tried: set[str] = set()
+        #: The version of each waiting pod, and the attempts of others since, by uid.
+        self._waiting: dict[str, tuple[str, Counter[str]]] = {}
+
+    def attempted(self, pod: Pod, waiting: Iterable[Pod]) -> Iterator[Overtaken]:
+        """A pod is tried; those overtaken of the pods that wait now, all of which are ready."""
+        uid = pod.metadata.uid
+        self._tried.add(uid)
+        known = {each.metadata.uid: each for each in waiting if each.metadata.uid not in self._tried}
+        self._waiting = {
+            each.metadata.uid: before
+            if (before := self._waiting.get(each.metadata.uid)) and before[0] == each.metadata.resource_version
+            else (each.metadata.resource_version, Counter())
+            for each in known.values()
+        }
+        for other, (_, attempts) in self._waiting.items():
+            if _priority(known[other]) >= _priority(pod):
+                attempts[uid] += 1
+                if attempts[uid] > 1:
+                    yield Overtaken(known[other].metadata.name, attempts[uid])

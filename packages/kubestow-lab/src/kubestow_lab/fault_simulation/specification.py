@@ -1,0 +1,457 @@
+"""The specification: what must hold of any scheduler, whatever its server, clocks, plugins and processes do.
+
+Each rule is a function of one fact, which is plain data: what a scheduler knew, and what it did. Its name is the law,
+its docstring is the reason, and what it yields are violations. :data:`RULES` has all of them. The simulation states the
+facts (:mod:`kubestow_lab.fault_simulation.simulation`):
+
+    Attempted    a scheduler has tried to find a node for a pod
+    Decided      it has placed a pod on a node
+    Preempting   it starts to evict pods for another one
+    Sent         it sends a binding
+    Bound        the server has carried the binding out
+    Rested       nothing has happened for so long that a scheduler must have nothing left to do
+    Settled      the same of the whole cluster
+
+What takes more than a few lines to find out is in :mod:`kubestow_lab.fault_simulation.invariants`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kubestow.api.core import Node, Pod
+from kubestow.api.resource import ResourceClaim
+from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
+from kubestow_lab.fault_simulation.actors.devices import claims_of
+from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
+from kubestow_lab.fault_simulation.invariants.fairness import Overtaken
+from kubestow_lab.fault_simulation.invariants.feasible_nodes import PlainObjects, infeasibility, misfits_of_preemption
+from kubestow_lab.fault_simulation.invariants.gangs import unscheduled_gangs
+from kubestow_lab.fault_simulation.invariants.missed_pods import unscheduled_pods
+from kubestow_lab.fault_simulation.invariants.request_rate import request_storms
+from kubestow_lab.fault_simulation.invariants.scheduler_state import cache_differences, leaks, nominations_left
+from kubestow_lab.fault_simulation.invariants.volumes import volume_violations
+from kubestow_lab.fault_simulation.scheduler.process import Process
+from kubestow_lab.oracle.node_with_pods import NodeWithPods, pod_requests
+
+#: Allowed bindings of a pod per second: by an extender and by a plugin, with retries.
+_MAX_BINDINGS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempted:
+    """A scheduler has tried to find a node for a pod. ``holder`` is the process that holds the lease on the server.
+
+    ``overtaken`` are pods that wait for their first attempt, although they come before this one, which was tried
+    meanwhile for the second time.
+    """
+
+    by: str
+    pod: Pod
+    may_schedule: bool
+    holder: str
+    overtaken: Sequence[Overtaken]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """A scheduler has placed a pod on a node.
+
+    Everything else is what it knew: the objects that its watches had delivered, and ``placed``, the pods on nodes with
+    the names of these, those that it had assumed itself included.
+    """
+
+    by: str
+    pod: Pod
+    node_name: str
+    nodes: Sequence[Node]
+    placed: Sequence[tuple[Pod, str]]
+    claims: Sequence[PersistentVolumeClaim]
+    volumes: Sequence[PersistentVolume]
+    plain: PlainObjects
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preempting:
+    """A scheduler starts to evict ``victims`` for pods; on the node ``node``, or on several (None).
+
+    ``priorities`` has those of all these pods by uid: their own, and that of their group if there is one, because which
+    of them counts depends on the minor version.
+    ``beside`` are the pods on that node that stay, and those nominated for it that the preemptor yields to.
+    ``is_checkable``: only capacity, taints, ports and selectors decide whether a pod fits.
+    """
+
+    by: str
+    preemptors: Sequence[Pod]
+    victims: Sequence[Pod]
+    priorities: Mapping[str, Sequence[int]]
+    node: Node | None
+    beside: Sequence[Pod]
+    is_checkable: bool
+    plain: PlainObjects
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """A scheduler sends a binding; ``times`` are those of all bindings of this pod that it has sent, in seconds.
+
+    ``gang`` is None for a pod of no gang, else how many members are bound, placed or nominated, and how many must be.
+    """
+
+    by: str
+    uid: str
+    times: Sequence[float]
+    may_schedule: bool
+    holder: str
+    gang: tuple[int, int] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """The server has bound a pod, at the request of a scheduler that had ``decided`` for a node (None: for none).
+
+    ``earlier`` are the nodes that the pod has been bound to before. ``beside`` are the pods on the node that the
+    scheduler knew of or has bound itself, this one included, and ``states`` those of the node since its decision.
+    ``device_holders`` has the number of claims of the cluster that each device is allocated to.
+    """
+
+    by: str
+    pod: Pod
+    node_name: str
+    decided: str | None
+    earlier: Sequence[str]
+    node_names: Set[str]
+    beside: Sequence[Pod]
+    states: Sequence[Node]
+    may_schedule: bool
+    holder: str
+    claims: Mapping[str, ResourceClaim]
+    device_holders: Mapping[tuple[str, str], int]
+    plain: PlainObjects
+
+
+@dataclass(frozen=True)
+class Rested:
+    """A scheduler has had time to end whatever it had to do."""
+
+    server: SimulatedServer
+    process: Process
+
+
+@dataclass(frozen=True)
+class Settled:
+    """All schedulers have had that time; ``processes`` is empty where only the pods are looked at."""
+
+    server: SimulatedServer
+    scheduler_names: Sequence[str]
+    processes: Sequence[Process] = ()
+
+
+Fact = Attempted | Decided | Preempting | Sent | Bound | Rested | Settled
+F = TypeVar("F", Attempted, Decided, Preempting, Sent, Bound, Rested, Settled)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A law: its name, the reason for it, the kind of facts that it is about, and what finds its violations."""
+
+    name: str
+    reason: str
+    fact: type[Any]
+    check: Callable[[Any], Iterator[str]]
+
+
+#: All rules, in the order of this file.
+RULES: list[Rule] = []
+
+
+def _rule(fact: type[F]) -> Callable[[Callable[[F], Iterator[str]]], Callable[[F], Iterator[str]]]:
+    def declare(check: Callable[[F], Iterator[str]]) -> Callable[[F], Iterator[str]]:
+        reason = " ".join((check.__doc__ or "").split())
+        RULES.append(Rule(check.__name__.replace("_", " "), reason, fact, check))
+        return check
+
+    return declare
+
+
+def violations(fact: Fact) -> Iterator[str]:
+    """The violations of all rules about a fact, each with the name of the rule."""
+    for rule in RULES:
+        if rule.fact is type(fact):
+            for violation in rule.check(fact):
+                yield f"{rule.name}: {violation}"
+
+
+# -- who may act ---------------------------------------------------------------------------------------------------
+
+
+@_rule(Attempted)
+def only_the_leader_decides(fact: Attempted) -> Iterator[str]:
+    """Two schedulers that decide at once fill one node twice; by the clocks of both, only the lease holder may."""
+    if not fact.may_schedule:
+        yield f"{fact.by} decides while {fact.holder} holds the lease"
+
+
+@_rule(Sent)
+def only_the_leader_sends_bindings(fact: Sent) -> Iterator[str]:
+    """A scheduler that was stalled past its lease has decided on a state that its successor has changed since."""
+    if not fact.may_schedule:
+        yield f"{fact.by} sends a binding while {fact.holder} leads"
+
+
+@_rule(Bound)
+def only_the_leader_binds(fact: Bound) -> Iterator[str]:
+    """A binding that arrives after the lease has changed hands may be the second one on a full node."""
+    if not fact.may_schedule:
+        yield f"{fact.by} binds while {fact.holder} holds the lease"
+
+
+# -- order ---------------------------------------------------------------------------------------------------------
+
+
+@_rule(Attempted)
+def no_pod_is_overtaken_twice(fact: Attempted) -> Iterator[str]:
+    """A pod that fails again and again must not keep others of its priority, or of a higher one, from their first try.
+
+    That is what backoff is for: a pod that has failed comes after those that wait.
+    """
+    for other in fact.overtaken:
+        yield f"{fact.by} tries {fact.pod.metadata.name} for the {other.attempts}. time before {other.name}"
+
+
+@_rule(Sent)
+def bindings_back_off(fact: Sent) -> Iterator[str]:
+    """A server that refuses a binding is not asked again at once; a few retries of one request are allowed."""
+    if len(fact.times) > _MAX_BINDINGS and fact.times[-1] - fact.times[-1 - _MAX_BINDINGS] < 1.0:
+        yield f"{fact.by} has sent {len(fact.times)} bindings of {fact.uid}, {_MAX_BINDINGS} of them in the last second"
+
+
+# -- decisions -----------------------------------------------------------------------------------------------------
+
+
+@_rule(Decided)
+def a_pod_is_placed_where_it_fits(fact: Decided) -> Iterator[str]:
+    """Every filter holds of the node, as far as the scheduler could know: the kubelet may refuse the pod otherwise.
+
+    An implementation that shares no code with the scheduler finds the nodes on which the pod fits.
+    """
+    yield from infeasibility(fact.pod, fact.node_name, nodes=fact.nodes, placed=fact.placed, plain=fact.plain)
+
+
+@_rule(Decided)
+def a_volume_is_mounted_where_it_can_be(fact: Decided) -> Iterator[str]:
+    """A claim has one volume within reach of the node, a disk one pod per node, ReadWriteOncePod one pod at all."""
+    yield from volume_violations(fact.pod, fact.node_name, placed=fact.placed, claims=fact.claims, volumes=fact.volumes)
+
+
+# -- preemption ----------------------------------------------------------------------------------------------------
+
+
+@_rule(Preempting)
+def victims_have_lower_priority(fact: Preempting) -> Iterator[str]:
+    """Priority is what preemption is for; two pods of one priority would evict each other for ever.
+
+    The pods of a gang are placed together, so it has the priority of its most important one.
+    """
+    highest = max(max(fact.priorities[preemptor.metadata.uid]) for preemptor in fact.preemptors)
+    for victim in fact.victims:
+        if min(fact.priorities[victim.metadata.uid]) >= highest:
+            yield f"{fact.by} evicts {victim.metadata.name} for {fact.preemptors[0].metadata.name}"
+
+
+@_rule(Preempting)
+def a_pod_that_must_not_preempt_does_not(fact: Preempting) -> Iterator[str]:
+    """``preemptionPolicy: Never`` is how users keep batch pods of high priority from evicting others."""
+    for preemptor in fact.preemptors:
+        if fact.victims and preemptor.spec.preemption_policy == "Never":
+            yield f"{fact.by} evicts pods for {preemptor.metadata.name}, whose policy is Never"
+
+
+@_rule(Preempting)
+def preemption_makes_the_preemptor_fit(fact: Preempting) -> Iterator[str]:
+    """Pods are evicted for nothing if the preemptor does not fit on the node that they leave."""
+    if fact.node is not None and fact.is_checkable:
+        for problem in misfits_of_preemption(fact.preemptors[0], fact.node, fact.beside, plain=fact.plain):
+            yield f"{fact.by} evicts pods for {fact.preemptors[0].metadata.name}: {problem}"
+
+
+@_rule(Preempting)
+def no_victim_is_needless(fact: Preempting) -> Iterator[str]:
+    """A budget of disruptions is spent only where the preemptor would not fit otherwise, and so is any pod's work."""
+    if fact.node is None or not fact.is_checkable:
+        return
+    for victim in fact.victims:
+        if not list(misfits_of_preemption(fact.preemptors[0], fact.node, [*fact.beside, victim], plain=fact.plain)):
+            yield f"{fact.by} evicts {victim.metadata.name}, {fact.preemptors[0].metadata.name} would fit beside it"
+
+
+# -- bindings ------------------------------------------------------------------------------------------------------
+
+
+@_rule(Bound)
+def a_pod_is_bound_where_it_was_placed(fact: Bound) -> Iterator[str]:
+    """What was checked, reserved and counted is one node, and a binding to another one is none of that."""
+    if fact.decided is None:
+        yield f"{fact.by} bound {fact.pod.metadata.uid} to {fact.node_name} without a decision"
+    elif fact.decided != fact.node_name:
+        yield f"{fact.by} bound {fact.pod.metadata.uid} to {fact.node_name}, but decided for {fact.decided}"
+
+
+@_rule(Bound)
+def a_pod_is_bound_once(fact: Bound) -> Iterator[str]:
+    """A pod runs on one node; two kubelets that run it corrupt what it writes."""
+    if fact.earlier:
+        yield f"{fact.pod.metadata.uid} is bound to {fact.node_name}, and was to {', '.join(fact.earlier)}"
+
+
+@_rule(Bound)
+def no_pod_is_bound_after_its_deletion(fact: Bound) -> Iterator[str]:
+    """Its controller has replaced it already, and its volumes and devices are given to others."""
+    if fact.pod.metadata.deletion_timestamp is not None:
+        yield f"{fact.pod.metadata.uid} is bound to {fact.node_name}, and is being deleted"
+
+
+@_rule(Bound)
+def no_gated_pod_is_bound(fact: Bound) -> Iterator[str]:
+    """A scheduling gate is how a quota, or a topology that is yet to come, holds a pod back."""
+    if fact.pod.spec.scheduling_gates:
+        yield f"{fact.pod.metadata.uid} is bound to {fact.node_name}, and is gated"
+
+
+@_rule(Bound)
+def a_pod_is_bound_to_a_node_that_existed(fact: Bound) -> Iterator[str]:
+    """The server does not check the name; no kubelet would ever run the pod."""
+    if fact.node_name not in fact.node_names:
+        yield f"{fact.pod.metadata.uid} was bound to {fact.node_name}, which never existed"
+
+
+@_rule(Bound)
+def no_node_is_bound_above_its_allocatable(fact: Bound) -> Iterator[str]:
+    """A kubelet refuses a pod that does not fit, and one that does not refuse it runs out of memory.
+
+    Of what this pod requests, the node has had enough at some time since the decision, because nodes can shrink, for
+    all pods that this scheduler knew of or has bound.
+    """
+    allocatable: Counter[str] = Counter()
+    for state in fact.states:
+        allocatable |= Counter(NodeWithPods(fact.plain.of(state)).allocatable)
+    used = Counter({"pods": len(fact.beside)})
+    for pod in fact.beside:
+        used.update(pod_requests(fact.plain.of(pod)))
+    for name in pod_requests(fact.plain.of(fact.pod)) + Counter({"pods": 1}):
+        if fact.states and used[name] > allocatable[name]:
+            yield (
+                f"{fact.node_name} has {allocatable[name]} {name}, "
+                f"and {used[name]} are requested with {fact.pod.metadata.uid}"
+            )
+
+
+@_rule(Bound)
+def no_host_port_is_used_twice(fact: Bound) -> Iterator[str]:
+    """The second container that listens on a port of its node does not start."""
+    mine = _host_ports(fact.pod)
+    for other in fact.beside:
+        if other.metadata.uid != fact.pod.metadata.uid and (both := _host_ports(other) & mine):
+            yield (
+                f"host ports {sorted(both)} of {fact.node_name} are used by "
+                f"{other.metadata.uid} and {fact.pod.metadata.uid}"
+            )
+
+
+def _host_ports(pod: Pod) -> set[int]:
+    return {port.host_port for container in pod.spec.containers for port in container.ports if port.host_port}
+
+
+@_rule(Bound)
+def claims_of_a_bound_pod_are_reserved_for_it(fact: Bound) -> Iterator[str]:
+    """A kubelet prepares a claim only for the pods that it is reserved for, on the node that has its devices."""
+    name, uid = fact.pod.metadata.name, fact.pod.metadata.uid
+    for claim_name in claims_of(fact.pod):
+        claim = fact.claims.get(claim_name)
+        if claim is None or uid not in {consumer.uid for consumer in claim.status.reserved_for}:
+            yield f"{name} is bound to {fact.node_name}, claim {claim_name} is not reserved for it"
+        elif {pool for pool, _ in devices_of(claim)} != {fact.node_name}:
+            yield f"{name} is bound to {fact.node_name}, claim {claim_name} has {devices_of(claim)}"
+
+
+@_rule(Bound)
+def no_device_is_allocated_twice(fact: Bound) -> Iterator[str]:
+    """Each of two pods would take a device for its own."""
+    for (pool, device), times in fact.device_holders.items():
+        if times > 1:
+            yield f"device {device} of {pool} is allocated to {times} claims"
+
+
+def devices_of(claim: ResourceClaim) -> list[tuple[str, str]]:
+    """Pool and name of the devices that are allocated to a claim."""
+    allocation = claim.status.allocation
+    return [] if allocation is None else [(result.pool, result.device) for result in allocation.devices.results]
+
+
+@_rule(Sent)
+def a_gang_is_bound_whole_or_not_at_all(fact: Sent) -> Iterator[str]:
+    """Members that run without the others hold what these need, and compute nothing.
+
+    Before the first binding is sent, minCount members are bound, placed or nominated. Members that were bound count
+    even if they were deleted since, because a binding cannot be undone.
+    """
+    if fact.gang is not None and fact.gang[0] < fact.gang[1]:
+        yield f"{fact.by} binds {fact.uid}, {fact.gang[0]} members are placed or nominated of {fact.gang[1]}"
+
+
+# -- once events stop ----------------------------------------------------------------------------------------------
+
+
+@_rule(Settled)
+def every_schedulable_pod_is_bound(fact: Settled) -> Iterator[str]:
+    """Whatever was lost, late or refused before: no pod is forgotten that fits on a node."""
+    yield from unscheduled_pods(fact.server, fact.scheduler_names)
+
+
+@_rule(Settled)
+def every_schedulable_gang_is_bound(fact: Settled) -> Iterator[str]:
+    """The same for minCount members of a gang, one after the other."""
+    yield from unscheduled_gangs(fact.server, fact.scheduler_names)
+
+
+@_rule(Settled)
+def some_scheduler_leads(fact: Settled) -> Iterator[str]:
+    """A lease that no process acquires stops the cluster."""
+    if fact.processes and not any(process.is_leader for process in fact.processes):
+        yield "no process is the leader"
+
+
+@_rule(Rested)
+def a_scheduler_survives(fact: Rested) -> Iterator[str]:
+    """Only a lost lease, a signal, or the loss of the machine ends a scheduler."""
+    running = fact.process.running
+    if not fact.process.alive:
+        yield f"{fact.process.name} has ended: {None if running.cancelled() else running.exception()!r}"
+
+
+@_rule(Rested)
+def the_cache_is_what_the_server_has(fact: Rested) -> Iterator[str]:
+    """Every decision is made on the cache, so what is wrong in it is wrong for good."""
+    yield from cache_differences(fact.server, fact.process)
+
+
+@_rule(Rested)
+def nominations_end(fact: Rested) -> Iterator[str]:
+    """A nomination keeps others off its node; that of a pod that is bound or gone would do so for ever."""
+    yield from nominations_left(fact.server, fact.process)
+
+
+@_rule(Rested)
+def nothing_is_lost_or_left(fact: Rested) -> Iterator[str]:
+    """A pod that is pending is queued, as it is now; whatever a pod was reserved, assumed or awaited for has ended."""
+    if fact.process.is_leader:
+        yield from leaks(fact.server, fact.process)
+
+
+@_rule(Rested)
+def a_server_in_trouble_is_spared(fact: Rested) -> Iterator[str]:
+    """Retries that do not back off keep a server down that would recover."""
+    yield from request_storms(fact.process.name, fact.process.requests)

@@ -1,0 +1,121 @@
+"""The node table: rows, what a change of a node changes, and kube-scheduler's order of nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubestow.api.core import ContainerImage
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.changes.events import Action
+from kubestow.cluster.nodes.columns import Columns, Images
+from kubestow.cluster.nodes.table import NodeTable, difference
+from kubestow.cluster.nodes.views import single_node
+from kubestow.rules.pods import HostPort
+from kubestow.testing import node, pod
+
+
+def zone_order(table: NodeTable) -> list[str]:
+    return [table.names[row] for row in table.zone_order().tolist()]
+
+
+def test_columns_keep_their_values_while_rows_are_added_and_are_filled_for_new_ones() -> None:
+    columns = Columns()
+    column = columns.new("int64", fill=-1)
+    for row in range(100):
+        assert columns.append_row() == row
+        column.values[row] = row
+    columns.append_row()
+    assert column.values.tolist() == [*range(100), -1]
+    assert column.readonly.tolist() == column.values.tolist()
+
+
+def test_the_order_takes_a_node_of_each_zone_in_turn_also_after_one_was_removed() -> None:
+    table = NodeTable()
+    for name, zone in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("c1", "c")):
+        table.add(node(name, zone=zone))
+    assert zone_order(table) == ["a1", "b1", "c1", "a2", "a3"]
+    table.remove("b1")
+    assert zone_order(table) == ["a1", "c1", "a2", "a3"]
+    table.remove("a1")
+    assert zone_order(table) == ["a2", "c1", "a3"]
+
+
+def changed_by(**parts: Any) -> Action:
+    return difference(node("n"), node("n", **parts))
+
+
+@pytest.mark.parametrize(
+    ("parts", "changes"),
+    [
+        ({}, Action(0)),
+        ({"cpu": "7"}, Action.UPDATE_NODE_ALLOCATABLE),
+        ({"labels": {"disk": "ssd"}}, Action.UPDATE_NODE_LABEL),
+        ({"taints": ["dedicated=db:NoSchedule"]}, Action.UPDATE_NODE_TAINT),
+        ({"unschedulable": True}, Action.UPDATE_NODE_TAINT),
+        ({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, Action.UPDATE_NODE_CONDITION),
+        ({"metadata": {"annotations": {"a": "b"}}}, Action.UPDATE_NODE_ANNOTATION),
+        ({"status": {"declaredFeatures": ["F"]}}, Action.UPDATE_NODE_DECLARED_FEATURE),
+        ({"status": {"images": [{"names": ["i"], "sizeBytes": 1}]}}, Action.UPDATE_NODE_IMAGES),
+    ],
+)
+def test_an_update_of_a_node_is_told_by_what_it_changes(parts: dict[str, Any], changes: Action) -> None:
+    assert changed_by(**parts) == changes
+
+
+def test_a_heartbeat_of_a_condition_changes_nothing() -> None:
+    beats = [{"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-01-01T00:0{n}:00Z"} for n in (1, 2)]
+    old, new = (node("n", status={"conditions": [beat]}) for beat in beats)
+    assert difference(old, new) == Action(0)
+
+
+def test_a_view_of_a_single_node_has_one_row() -> None:
+    nodes = single_node(node("n", cpu="2"))
+    assert (len(nodes), nodes.allocatable("cpu").tolist()) == (1, [2000])
+
+
+def test_an_image_is_known_while_a_node_has_it_with_the_size_that_came_first() -> None:
+    columns = Columns()
+    images = Images(columns)
+    columns.append_row()
+    columns.append_row()
+    first, second = ([ContainerImage(names=["app", "app:1"], size_bytes=size)] for size in (5, 9))
+    images.add(0, first)
+    images.add(1, second)
+    images.add(1, second)  # listed twice
+    app = images.get("app")
+    assert app is not None
+    assert (app.size, app.nodes, app.on.values.tolist()) == (5, 2, [True, True])
+    images.remove(0, first)
+    images.remove(0, first)
+    assert (app.nodes, app.on.values.tolist()) == (1, [False, True])
+    assert images.get("app:1") is not None
+    images.remove(1, second)
+    assert (images.get("app"), images.get("app:1"), images.get("other")) == (None, None, None)
+
+
+def test_ports_conflict_with_the_same_number_on_the_same_or_any_address() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    ports = [{"hostPort": 80, "hostIP": ip} for ip in ("", "10.0.0.1", "10.0.0.2")]
+    cluster.put_pod(cluster.shapes.info(pod("a", node="n", spec={"containers": [{"name": "c", "ports": ports}]})))
+    anywhere, one, other, third = (HostPort(ip, "TCP", 80) for ip in ("0.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+
+    def conflicting(wanted: HostPort) -> set[HostPort]:
+        return {port for port, _ in cluster.nodes.ports_conflicting_with(wanted)}
+
+    assert conflicting(anywhere) == {anywhere, one, other}
+    assert conflicting(one) == {anywhere, one}
+    assert conflicting(third) == {anywhere}
+    assert conflicting(HostPort("0.0.0.0", "UDP", 80)) == set()
+    assert cluster.nodes.taken_ports(0) == {anywhere, one, other}
+
+
+def test_an_amount_beyond_64_bits_wraps_around_as_in_go() -> None:
+    columns = Columns()
+    columns.append_row()
+    column = columns.new("int64")
+    column.add(0, 2**63 - 1)
+    column.add(0, 1)
+    assert column.values.tolist() == [-(2**63)]

@@ -1,0 +1,62 @@
+"""The members of pod groups, and which of them are ready, gated and on nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubestow.api.core import Pod
+from kubestow.api.meta import convert
+from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupName
+from kubestow.testing import node, pod
+
+NAME = PodGroupName(KUBERNETES.name, "default", "g")
+
+
+def member(name: str, *, group: str = "g", gates: tuple[str, ...] = (), deleting: bool = False) -> Pod:
+    return pod(name, gates=gates, deleting=deleting, spec={"schedulingGroup": {"podGroupName": group}})
+
+
+@pytest.mark.parametrize(("policy", "min_count"), [({"gang": {"minCount": 3}}, 3), ({"basic": {}}, 0)])
+def test_only_a_gang_needs_several_pods_at_the_same_time(policy: dict[str, object], min_count: int) -> None:
+    group = convert(PodGroup, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}})
+    assert KUBERNETES.gang_policy(group) == (min_count, None)
+
+
+def test_members_are_ready_gated_or_terminating() -> None:
+    cluster = Cluster()
+    infos = [
+        cluster.shapes.info(one)
+        for one in (member("ready"), member("gated", gates=("wait",)), member("terminating", deleting=True))
+    ]
+    assert [cluster.observe_pod(info) for info in infos] == [True, False, False]
+    members = cluster.pod_groups.members(NAME)
+    assert list(members.pods) == [info.uid for info in infos]
+    assert (list(members.ready), members.gated) == ([infos[0].uid], {infos[1].uid})
+    assert cluster.observe_pod(cluster.shapes.info(member("gated")))
+    assert not cluster.observe_pod(cluster.shapes.info(member("gated")))
+    assert members.gated == set()
+
+
+def test_members_on_nodes_are_those_that_are_placed_now() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    info = cluster.shapes.info(member("a"))
+    cluster.observe_pod(info)
+    members = cluster.pod_groups.members(NAME)
+    assert (members.has_placed, members.placed, members.on_nodes) == (False, frozenset(), frozenset())
+    cluster.assume(info, "n")
+    assert (members.has_placed, members.placed, members.on_nodes) == (True, {info.uid}, {info.uid})
+    cluster.forget(info.uid)
+    assert not members.has_placed
+
+
+def test_a_group_without_members_is_forgotten() -> None:
+    cluster = Cluster()
+    info = cluster.shapes.info(member("a"))
+    cluster.observe_pod(info)
+    cluster.observe_pod(cluster.shapes.info(member("a", group="other")))
+    assert list(cluster.pod_groups) == [PodGroupName(KUBERNETES.name, "default", "other")]
+    cluster.observe_pod(cluster.shapes.info(pod("a")))
+    assert len(cluster.pod_groups) == 0

@@ -1,0 +1,134 @@
+"""An evaluation: what it answers when PreFilter narrows the nodes, when a plugin fails, and when nothing changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kubestow.cluster.changes.events import Action, EventResource
+from kubestow.cluster.nodes.views import NodeRow, Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.evaluation import Evaluation
+from kubestow.framework.event_registration import on
+from kubestow.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, PreFilterResult, ScorePlugin
+from kubestow.framework.status import Code, Status, Verdict
+from kubestow.testing import PluginHarness, nodes, pod
+
+
+class _Names(PreFilterPlugin):
+    names: frozenset[str]
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult:
+        return PreFilterResult(self.names)
+
+
+class FirstTwo(_Names):
+    name = "FirstTwo"
+    names = frozenset({"node-0", "node-1", "gone"})
+
+
+class LastTwo(_Names):
+    name = "LastTwo"
+    names = frozenset({"node-1", "node-2"})
+
+
+class Another(_Names):
+    name = "Another"
+    names = frozenset({"node-3"})
+
+
+class Unknown(_Names):
+    name = "Unknown"
+    names = frozenset()
+
+
+class Fails(FilterPlugin):
+    """Fails on all nodes but the first."""
+
+    name = "Fails"
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        return Verdict.rejecting(np.array([name != "node-0" for name in nodes.names]), Status.error("no answer"))
+
+
+class Growing(ScorePlugin):
+    """Scores a node by its pods, out of range from the second on."""
+
+    name = "Growing"
+    events_to_register = (on(EventResource.ASSIGNED_POD, Action.ADD),)
+
+    def signature(self, pod: PodInfo) -> str:
+        return ""
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        return nodes.pod_count * 60
+
+    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        return node.pod_count * 60
+
+
+def harness_with(*plugins: type[Plugin], size: int = 4) -> PluginHarness:
+    enabled = {"multiPoint": {"enabled": [{"name": plugin.name} for plugin in plugins]}}
+    return PluginHarness(nodes(size), profile={"plugins": enabled}, plugins=plugins)
+
+
+def evaluation(harness: PluginHarness, info: PodInfo) -> Evaluation:
+    return harness.profiles["default-scheduler"].evaluations.of(info)
+
+
+def test_only_the_nodes_that_all_pre_filters_name_are_left() -> None:
+    harness = harness_with(FirstTwo, LastTwo)
+    assert harness.feasible(pod()) == {"node-1"}
+
+
+def test_the_nodes_that_are_not_named_have_a_reason_of_their_own() -> None:
+    harness = harness_with(FirstTwo, LastTwo)
+    decision = harness.decide(pod(cpu="64"))
+    assert decision.message.startswith(
+        "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) didn't satisfy plugin(s) [FirstTwo LastTwo]."
+    )
+
+
+@pytest.mark.parametrize(
+    ("plugins", "problem"),
+    [
+        ((FirstTwo, Another), "node(s) didn't satisfy plugin(s) [Another FirstTwo] simultaneously"),
+        ((Unknown,), "node(s) didn't satisfy plugin Unknown"),
+    ],
+)
+def test_a_pod_is_rejected_if_no_node_is_left(plugins: tuple[type[Plugin], ...], problem: str) -> None:
+    harness = harness_with(*plugins)
+    assert harness.decide(pod()).message.startswith(f"0/4 nodes are available: {problem}.")
+
+
+def test_a_filter_that_fails_ends_the_cycle_and_no_node_is_feasible() -> None:
+    harness = harness_with(Fails)
+    info = harness.info(pod())
+    feasibility = evaluation(harness, info).find_feasible(info)
+    assert (feasibility.count, feasibility.passing.any()) == (0, False)
+    assert feasibility.error is not None
+    assert (feasibility.error.code, feasibility.error.plugin) == (Code.ERROR, "Fails")
+
+
+def test_pods_of_one_group_get_the_same_evaluation_until_what_it_was_made_of_changes() -> None:
+    harness = harness_with()
+    one, copy = (harness.info(pod(name, cpu="1")) for name in ("a", "b"))
+    other = harness.info(pod("c", cpu="2"))
+    first = evaluation(harness, one)
+    assert evaluation(harness, copy) is first
+    assert evaluation(harness, other) is not first
+    assert evaluation(harness, one) is first
+    named = harness.info(pod("d", cpu="1", node="node-0"))
+    assert evaluation(harness, named) is not evaluation(harness, named)
+
+
+def test_a_score_that_leaves_its_range_when_a_row_changes_is_an_error() -> None:
+    harness = harness_with(Growing)
+    for number in range(2):
+        assert harness.decide(pod()).node_name is not None
+        harness.cluster.put_pod(harness.info(pod(f"p{number}", node="node-0")))
+    decision = harness.decide(pod())
+    assert decision.node_name is None
+    assert 'plugin "Growing" returns an invalid score 120' in decision.message

@@ -1,0 +1,130 @@
+"""The examples of docs/queues.md work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+import yaml
+
+from devcluster_tests.cli.up_process import up
+from kubestow.cli import main
+from kubestow_contrib.queues.configuration import JobQueuesArgs, read_queues
+
+PAGE = (Path(__file__).parents[2] / "docs" / "queues.md").read_text(encoding="utf-8")
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+
+def block(name: str) -> str:
+    """The example that is called ``# name``."""
+    blocks: list[str] = re.findall(r"```\w+\n(.*?)```", PAGE, re.DOTALL)
+    return next(text for text in blocks if text.startswith(f"# {name}\n"))
+
+
+def jobs() -> dict[str, dict[str, Any]]:
+    """The jobs, as the commands of the page make them of the first, in their order."""
+    found = {"first": yaml.safe_load(block("jobs.yaml"))}
+    for script in re.findall(r"sed '(.*?)' jobs.yaml", PAGE):
+        text = block("jobs.yaml")
+        for old, new in re.findall(r"s/(.*?)/(.*?)/", script):
+            text = re.sub(old, new, text, flags=re.MULTILINE)
+        job = yaml.safe_load(text)
+        found[job["metadata"]["name"]] = job
+    return found
+
+
+def job_of(pod: dict[str, Any]) -> str:
+    """The name of a pod's job."""
+    name: str = pod["metadata"]["ownerReferences"][0]["name"]
+    return name
+
+
+def running(pods: list[dict[str, Any]]) -> Counter[str]:
+    """How many pods of each job have a node and are not ending."""
+    return Counter(
+        job_of(pod)
+        for pod in pods
+        if pod["spec"].get("nodeName")
+        and "deletionTimestamp" not in pod["metadata"]
+        and pod["status"].get("phase") not in ("Succeeded", "Failed")
+    )
+
+
+def test_simulate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    amounts = {"cpu": "32", "memory": "128Gi", "pods": "110"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0"}, "status": {"allocatable": amounts}}
+    (tmp_path / "dump.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node]}))
+    (tmp_path / "queues.yaml").write_text(block("queues.yaml"))
+    given = list(jobs().values())
+    for number, job in enumerate(given):  # they come one after the other
+        job["spec"]["template"]["metadata"]["annotations"]["kubestow.dev/arrival"] = f"{10 * number}s"
+    (tmp_path / "jobs.yaml").write_text(yaml.safe_dump_all(given))
+    paths = {name: str(tmp_path / name) for name in ("dump.json", "jobs.yaml", "queues.yaml", "report.html")}
+    arguments = ["--cluster", paths["dump.json"], "--workload", paths["jobs.yaml"], "--config", paths["queues.yaml"]]
+    with pytest.raises(SystemExit) as exited:
+        main(["simulate", *arguments, "-o", "json", "-o", f"html={paths['report.html']}"])
+    assert not exited.value.code
+    ended = json.loads(capsys.readouterr().out)["plugins"]["JobQueues"]["ended"]
+    assert [each["job"] for each in ended] == [f"job/default/{name}" for name in ("short", "first", "large", "long")]
+    assert "Reservations" in Path(paths["report.html"]).read_text()
+
+
+async def test_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "queues.yaml").write_text(block("queues.yaml"))
+    config = ("--config", str(tmp_path / "queues.yaml"))
+    async with up(tmp_path, "--nodes", "1", *config) as cluster, aiohttp.ClientSession() as session:
+
+        async def apply(name: str) -> None:
+            """Create a job, and wait for its pods."""
+            job = jobs()[name]
+            async with session.post(cluster.url + JOBS, json=job) as response:
+                assert response.status == 201, await response.text()
+            await until(lambda pods: Counter(map(job_of, pods))[name] == job["spec"]["parallelism"])
+
+        async def until(condition: Callable[[list[dict[str, Any]]], bool]) -> None:
+            found: dict[str, dict[str, Any]] = {}
+            async with session.get(f"{cluster.url}/api/v1/namespaces/default/pods?watch=true") as watch:
+                async for line in watch.content:
+                    event = json.loads(line)
+                    pod = event["object"]
+                    found[pod["metadata"]["name"]] = pod
+                    if event["type"] == "DELETED":
+                        del found[pod["metadata"]["name"]]
+                    if condition(list(found.values())):
+                        return
+
+        def answer(*arguments: str) -> str:
+            with pytest.raises(SystemExit) as exited:
+                main([*arguments, "--kubeconfig", str(cluster.kubeconfig), *config])
+            out, err = capfd.readouterr()
+            assert not exited.value.code, err
+            return out
+
+        await apply("first")
+        await until(lambda pods: running(pods) == {"first": 2})
+        for name in ("large", "long", "short"):
+            await apply(name)
+        await until(lambda pods: running(pods) == {"first": 2, "short": 2})
+        said = await asyncio.to_thread(answer, "when", "job/large")
+        assert "job/default/large in queue research: 4 pods, position 1 of 2 waiting jobs" in said
+        assert "reserved start" in said
+        assert "job/default/first  research     2" in said
+        assert "waits in queue research: too little is free" in await asyncio.to_thread(answer, "why", "job/large")
+        for name in ("first", "short"):
+            async with session.delete(f"{cluster.url}{JOBS}/{name}?propagationPolicy=Background") as response:
+                assert response.status == 200, await response.text()
+        await until(lambda pods: running(pods) == {"large": 4})
+
+
+def test_the_other_example_of_queues_is_read() -> None:
+    text = next(block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if block.startswith("args:\n"))
+    args = msgspec.convert(yaml.safe_load(text)["args"], JobQueuesArgs)
+    assert read_queues(args)["vision"].lineage == ("vision", "ml")

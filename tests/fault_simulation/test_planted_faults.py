@@ -1,0 +1,36 @@
+"""The planted faults can be planted, and some that one or two seeds find are found."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from kubestow_lab.fault_simulation.simulation import simulate
+from tests.fault_simulation.find_planted_faults import main
+from tests.fault_simulation.planted_faults import FAULTS, PlantedFault
+
+QUICK = "a deleted pod stays queued"
+
+
+def test_there_are_enough_faults_each_with_a_name_of_its_own() -> None:
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 60
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_planted_and_removed(fault: PlantedFault) -> None:
+    before = simulate(11).fingerprint if fault is FAULTS[0] else ""
+    with fault.plant():
+        pass
+    assert not before or simulate(11).fingerprint == before
+
+
+def test_the_command_says_how_many_seeds_found_a_fault() -> None:
+    result = CliRunner().invoke(main, ["--only", QUICK, "--limit", "3", "--jobs", "1"])
+    assert result.exit_code == 0
+    assert f"| {QUICK} | 1 | " in result.output
+
+
+def test_the_command_fails_when_a_fault_is_not_found() -> None:
+    result = CliRunner().invoke(main, ["--only", QUICK, "--limit", "0", "--jobs", "1"])
+    assert result.exit_code == 1
+    assert f"| {QUICK} | not found |" in result.output

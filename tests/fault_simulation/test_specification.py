@@ -1,0 +1,277 @@
+"""Every rule of the specification finds a violation that is planted, and nothing where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kubestow.api.core import Pod
+from kubestow.api.meta import convert
+from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.cache import Cluster
+from kubestow.config import FeatureGates
+from kubestow.rules.minors import DEFAULT_MINOR
+from kubestow.testing import node, pod
+from kubestow.testing.devices import allocation, claim, reserved_for
+from kubestow.testing.storage import claim as volume_claim
+from kubestow.testing.storage import mounting
+from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
+from kubestow_lab.fault_simulation.invariants.fairness import FirstAttempts, Overtaken
+from kubestow_lab.fault_simulation.invariants.feasible_nodes import PlainObjects
+from kubestow_lab.fault_simulation.specification import (
+    RULES,
+    Attempted,
+    Bound,
+    Decided,
+    Fact,
+    Preempting,
+    Rested,
+    Sent,
+    Settled,
+    violations,
+)
+from kubestow_lab.fault_simulation.trace import Trace
+
+
+def _pod(name: str, cpu: str = "1", **fields: Any) -> Pod:
+    metadata = {"uid": f"uid-{name}"} | fields.pop("metadata", {})
+    return pod(name, cpu=cpu, metadata=metadata, status={"phase": "Pending"}, **fields)
+
+
+def attempted(**fields: Any) -> Attempted:
+    """A fact without a violation, with some fields changed; likewise the next functions."""
+    valid = Attempted(by="one", pod=_pod("a"), may_schedule=True, holder="one", overtaken=())
+    return replace(valid, **fields)
+
+
+def decided(**fields: Any) -> Decided:
+    nothing: list[Any] = []
+    valid = Decided(
+        by="one",
+        pod=_pod("a"),
+        node_name="n",
+        nodes=[node("n", cpu="2")],
+        placed=nothing,
+        claims=nothing,
+        volumes=nothing,
+        plain=PlainObjects(),
+    )
+    return replace(valid, **fields)
+
+
+def preempting(**fields: Any) -> Preempting:
+    preemptor, victim = fields.pop("preemptor", _pod("high", priority=10)), fields.pop("victim", _pod("low"))
+    valid = Preempting(
+        by="one",
+        preemptors=[preemptor],
+        victims=[victim],
+        priorities={each.metadata.uid: [each.spec.priority or 0] for each in (preemptor, victim)},
+        node=node("n", cpu="2"),
+        beside=[_pod("stays")],
+        is_checkable=True,
+        plain=PlainObjects(),
+    )
+    return replace(valid, **fields)
+
+
+def sent(**fields: Any) -> Sent:
+    return replace(Sent(by="one", uid="a", times=[0.0], may_schedule=True, holder="one", gang=None), **fields)
+
+
+def bound(of: Pod | None = None, **fields: Any) -> Bound:
+    of = of or _pod("a")
+    valid = Bound(
+        by="one",
+        pod=of,
+        node_name="n",
+        decided="n",
+        earlier=[],
+        node_names={"n"},
+        beside=[of],
+        states=[node("n", cpu="2")],
+        may_schedule=True,
+        holder="one",
+        claims={},
+        device_holders={},
+        plain=PlainObjects(),
+    )
+    return replace(valid, **fields)
+
+
+def _with_device(**status: Any) -> Bound:
+    of = _pod("a", spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})
+    return bound(of, claims={"c": claim("c", status=status)})
+
+
+class _StoppedClock:
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+
+class _Cluster:
+    """A server with a node and a pending pod that fits, and a scheduler whose state is what each test makes of it."""
+
+    def __init__(self) -> None:
+        clock = _StoppedClock()
+        self.server = SimulatedServer(clock, Trace(clock))
+        self.cache = Cluster(gates=FeatureGates(minor=DEFAULT_MINOR))
+        self.process: Any = SimpleNamespace(
+            name="one",
+            scheduler_names=("one",),
+            minor=DEFAULT_MINOR,
+            alive=True,
+            is_leader=False,
+            requests=[],
+            running=SimpleNamespace(cancelled=lambda: True),
+            scheduler=SimpleNamespace(cluster=self.cache),
+        )
+
+    def settled(self, *processes: Any) -> Settled:
+        return Settled(self.server, ("one",), processes)
+
+    def rested(self) -> Rested:
+        return Rested(self.server, self.process)
+
+    def with_pod_that_fits(self) -> _Cluster:
+        self.server.put(node("n", cpu="2"))
+        self.server.put(_pod("a", scheduler="one"))
+        return self
+
+    def with_gang_that_fits(self) -> _Cluster:
+        self.server.put(node("n", cpu="2"))
+        labels = {"job": "job-1", "needs": "2", "size": "2"}
+        for number in range(2):
+            member = _pod(f"job-1-{number}", scheduler="one", labels=labels)
+            self.server.put(member)
+        self.server.put(_group("job-1"))
+        return self
+
+    def with_nomination_of_deleted_pod(self) -> _Cluster:
+        self.cache.nominate(self.cache.shapes.info(_pod("gone")), "n")
+        return self
+
+    def with_unknown_node(self) -> _Cluster:
+        self.server.put(node("n"))
+        return self
+
+    def ended(self) -> _Cluster:
+        self.process.alive = False
+        return self
+
+    def with_storm(self) -> _Cluster:
+        self.process.requests = [(0.01 * number, "WATCH /api/v1/pods") for number in range(100)]
+        return self
+
+
+def _group(name: str) -> Any:
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    return convert(PodGroup, {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec})
+
+
+#: A fact that violates each rule, by the name of its function.
+PLANTED: dict[str, Callable[[], Fact]] = {
+    "only the leader decides": lambda: attempted(may_schedule=False),
+    "only the leader sends bindings": lambda: sent(may_schedule=False),
+    "only the leader binds": lambda: bound(may_schedule=False),
+    "no pod is overtaken twice": lambda: attempted(overtaken=[Overtaken("b", 2)]),
+    "bindings back off": lambda: sent(times=[0.1 * number for number in range(7)]),
+    "a pod is placed where it fits": lambda: decided(placed=[(_pod("b", cpu="2"), "n")]),
+    "a volume is mounted where it can be": lambda: decided(
+        pod=_pod("a", spec=mounting("data")), claims=[volume_claim("data", volume="pv-elsewhere")]
+    ),
+    "victims have lower priority": lambda: preempting(victim=_pod("low", priority=10)),
+    "a pod that must not preempt does not": lambda: preempting(
+        preemptor=_pod("high", priority=10, spec={"preemptionPolicy": "Never"})
+    ),
+    "preemption makes the preemptor fit": lambda: preempting(beside=[_pod("stays", cpu="2")]),
+    "no victim is needless": lambda: preempting(beside=[]),
+    "a pod is bound where it was placed": lambda: bound(decided="other"),
+    "a pod is bound once": lambda: bound(earlier=["other"]),
+    "no pod is bound after its deletion": lambda: bound(
+        _pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    ),
+    "no gated pod is bound": lambda: bound(_pod("a", gates=("quota",))),
+    "a pod is bound to a node that existed": lambda: bound(node_names=set()),
+    "no node is bound above its allocatable": lambda: bound(_pod("a", cpu="3")),
+    "no host port is used twice": lambda: bound(
+        of := _pod("a", host_ports=(80,)), beside=[of, _pod("b", cpu="100m", host_ports=(80,))]
+    ),
+    "claims of a bound pod are reserved for it": lambda: _with_device(
+        allocation=allocation("d0", at="n"), reservedFor=reserved_for("uid-other")
+    ),
+    "no device is allocated twice": lambda: bound(device_holders={("n", "d0"): 2}),
+    "a gang is bound whole or not at all": lambda: sent(gang=(1, 2)),
+    "every schedulable pod is bound": lambda: _Cluster().with_pod_that_fits().settled(),
+    "every schedulable gang is bound": lambda: _Cluster().with_gang_that_fits().settled(),
+    "some scheduler leads": lambda: (cluster := _Cluster()).settled(cluster.process),
+    "a scheduler survives": lambda: _Cluster().ended().rested(),
+    "the cache is what the server has": lambda: _Cluster().with_unknown_node().rested(),
+    "nominations end": lambda: _Cluster().with_nomination_of_deleted_pod().rested(),
+    "a server in trouble is spared": lambda: _Cluster().with_storm().rested(),
+}
+#: Needs a whole scheduler: the planted faults have it.
+ELSEWHERE = {"nothing is lost or left"}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_rule_finds_a_planted_violation(name: str) -> None:
+    broken = {found.partition(":")[0] for found in violations(PLANTED[name]())}
+    assert broken == {name}
+
+
+def test_every_rule_has_a_planted_violation_and_a_reason() -> None:
+    assert {rule.name for rule in RULES} == PLANTED.keys() | ELSEWHERE
+    assert all(rule.reason.endswith(".") for rule in RULES)
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        attempted(),
+        decided(),
+        preempting(),
+        sent(gang=(2, 2)),
+        bound(),
+        _with_device(allocation=allocation("d0", at="n"), reservedFor=reserved_for("uid-a")),
+    ],
+    ids=lambda fact: type(fact).__name__,
+)
+def test_a_fact_without_a_violation_breaks_no_rule(fact: Fact) -> None:
+    assert list(violations(fact)) == []
+
+
+def test_a_cluster_that_has_settled_breaks_no_rule() -> None:
+    cluster = _Cluster()
+    cluster.process.is_leader = False
+    assert list(violations(cluster.rested())) == []
+    assert list(violations(cluster.settled())) == []
+
+
+def test_a_pod_is_overtaken_by_the_second_attempt_of_one_that_comes_after_it() -> None:
+    first, low, high = FirstAttempts(), _pod("low"), _pod("high", priority=5)
+    assert list(first.attempted(low, [low, high])) == []
+    assert list(first.attempted(low, [low, high])) == [Overtaken("high", 2)]
+
+
+def test_a_pod_of_higher_priority_overtakes_nothing() -> None:
+    first, low, high = FirstAttempts(), _pod("low"), _pod("high", priority=5)
+    assert [list(first.attempted(high, [low, high])) for _ in range(3)] == [[], [], []]
+
+
+def test_a_pod_that_changes_waits_anew() -> None:
+    first, other, waiting = FirstAttempts(), _pod("a"), _pod("b")
+    changed = _pod("b", metadata={"resourceVersion": "2"})
+    assert list(first.attempted(other, [waiting])) == []
+    assert list(first.attempted(other, [changed])) == []
+    assert list(first.attempted(other, [changed])) == [Overtaken("b", 2)]
