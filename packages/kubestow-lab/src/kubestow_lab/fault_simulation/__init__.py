@@ -11,8 +11,14 @@
     specification  what must hold of any scheduler: all rules, each with its reason
     witness      states what the schedulers of a run do as facts, which the specification judges
     marks        the rare paths that runs have to reach
+    scenario     what a run consists of, drawn from a seed or varied
+    steps        everything that a run does on purpose to its schedulers, numbered
     simulation   one seeded run from beginning to end
     runs         many of them, in a pool of processes
+    search       runs that differ from those before, until one breaks a rule
+    shrinking    the few steps of a failing run that matter
+    story        a failing run as text that one can read, and as a test
+    exploration  a model of the binding protocol, of which every state is visited
 
 ``python -m kubestow_lab.fault_simulation --seeds 100 --first 1`` runs many. A seed reproduces a run exactly.
 """
