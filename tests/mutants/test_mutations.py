@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
-import pytest
 from tools.mutants.__main__ import TESTS, mutants_of
 from tools.mutants.known import equivalents
 from tools.mutants.mutations import Mutant, mutants, mutated
@@ -84,8 +83,7 @@ def test_what_decides_nothing_is_not_changed(tmp_path: Path) -> None:
     assert [change for change in _changes(tmp_path, source) if not change.startswith("raise")] == removed
 
 
-@pytest.mark.parametrize("change", ["super().add(pod) → pass", "seen(pod) → False", "limit → None"])
-def test_a_changed_function_has_the_same_variables(tmp_path: Path, change: str) -> None:
+def test_a_changed_function_has_the_same_variables(tmp_path: Path) -> None:
     source = """
         class Queue(Base):
             def add(self, pod):
@@ -96,9 +94,12 @@ def test_a_changed_function_has_the_same_variables(tmp_path: Path, change: str) 
                         return limit
                 return few
         """
-    (tmp_path / "module.py").write_text(dedent(source))
+    found = _mutants(tmp_path, source)
+    assert {"super().add(pod) → pass", "seen(pod) → False", "return limit → return None"} <= {
+        one.change for one in found
+    }
     original = compile(dedent(source), "module.py", "exec")
-    for mutant in _mutants(tmp_path, source):
+    for mutant in found:
         assert _variables(mutated(mutant)) == _variables(original)
 
 

@@ -24,10 +24,10 @@ def budget(name: str = "b", *, selector: Any = None, generation: int = 1, policy
 def test_a_budget_limits_pods_with_labels_that_its_selector_matches() -> None:
     invalid = {"matchExpressions": [{"key": "a", "operator": "Like"}]}
     budgets = (
+        budget("invalid", selector=invalid),
         budget("app", selector={"matchLabels": {"app": "web"}}),
         budget("all", selector={}),
         budget("none"),
-        budget("invalid", selector=invalid),
     )
     index = BudgetIndex(budgets)
     assert [one.metadata.name for one in index.limiting("prod", {"app": "web"})] == ["app", "all"]

@@ -311,6 +311,20 @@ def test_pod_level_requests_in_effect_count_for_all_resources_since_1_37(number:
     assert placed_requests(running, former(number))[0] == expected
 
 
+def test_a_container_without_an_allocation_counts_for_its_request_beside_others_since_1_37() -> None:
+    statuses = [{"name": "a", "allocatedResources": {"cpu": "3"}}]
+    resizing = pod(
+        spec={"containers": [container("a", cpu="1"), container("b", cpu="2")]}, status={"containerStatuses": statuses}
+    )
+    assert placed_requests(resizing, former(BY_TOTALS))[0] == {"cpu": 5000}
+
+
+def test_an_infeasible_resize_of_a_container_without_a_report_counts_for_its_spec() -> None:
+    refused = pod(cpu="2", status={"containerStatuses": [{"name": "main"}], "resize": "Infeasible"})
+    rules = former(AS_REPORTED, InPlacePodVerticalScaling=True)
+    assert placed_requests(refused, rules)[0] == {"cpu": 2000}
+
+
 def test_an_infeasible_resize_does_not_count_since_1_37() -> None:
     conditions = [{"type": "PodResizePending", "reason": "Infeasible"}]
     statuses = [{"name": "main", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "4"}}]
