@@ -59,6 +59,7 @@ def test_ports_conflict_if_they_can_meet_on_one_address() -> None:
     assert [sum(port.conflicts_with(each) for each in taken) for port in (anywhere, one, other)] == [2, 2, 1]
     assert HostPorts([one]).conflicts_with(HostPort("0.0.0.0", "TCP", 81)) == 0
     assert one.on_any_ip == anywhere
+    assert host_ports(pod(host_ports=[0, 1]).spec) == (HostPort("0.0.0.0", "TCP", 1),)
 
 
 def test_a_pod_is_asked_for_its_ports() -> None:

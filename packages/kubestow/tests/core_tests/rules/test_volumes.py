@@ -137,6 +137,14 @@ def test_binding_writes_each_side_once() -> None:
     assert bound_claim(written, bound) == written
 
 
+def test_binding_keeps_the_annotations_of_the_volume() -> None:
+    annotated = {**VOLUME, "metadata": {"name": "pv", "annotations": {"a": "b"}}}
+    assert bound_volume(annotated, REFERENCE)["metadata"]["annotations"] == {
+        "a": "b",
+        "pv.kubernetes.io/bound-by-controller": "yes",
+    }
+
+
 def test_binding_keeps_what_the_status_says_besides() -> None:
     resizing = {**CLAIM, "status": {"phase": "Pending", "allocatedResources": {"storage": "2Gi"}}}
     assert bound_claim(resizing, VOLUME)["status"]["allocatedResources"] == {"storage": "2Gi"}
