@@ -11,7 +11,7 @@ from kubestow_lab.fault_simulation.simulation import simulate
 from tests.fault_simulation.find_planted_faults import main
 from tests.fault_simulation.planted_faults import FAULTS, PlantedFault
 
-QUICK = "a deleted pod stays queued"
+QUICK = "a changed node keeps its old state"
 
 
 def test_there_are_enough_faults_each_with_a_name_of_its_own() -> None:
