@@ -18,5 +18,5 @@ between v0.19 and v0.20) with the default feature gates.
     admission          state and queues together, cycle after cycle
     jobs               Jobs as Workloads, and the pods of admitted Workloads
     explanation        why a Workload waits, and what has to end for it
-    job_queues         all of it for simulations and `kubestow why`
+    admission_system   all of it for simulations and `kubestow why`
 """

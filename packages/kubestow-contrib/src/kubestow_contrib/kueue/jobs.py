@@ -18,7 +18,7 @@ import msgspec
 from kubestow.api.core import PodSpec
 from kubestow.api.meta import ObjectMeta, OwnerReference, convert
 from kubestow.engine.input.admission import Admission as PodAdmission
-from kubestow.engine.job_queues import JobPods, Owner
+from kubestow.engine.job_admission import JobPods, Owner
 from kubestow.errors import InvalidObject
 from kubestow.rules import workloads
 from kubestow.rules.owners import controller_reference, generated_name, generated_suffix

@@ -23,7 +23,7 @@ from kubestow_lab.cli.simulation_inputs import (
 
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
-    from kubestow.engine.job_queues import JobQueues
+    from kubestow.engine.job_admission import AdmissionQueues
     from kubestow_lab.simulation.arrivals import Arrivals
     from kubestow_lab.simulation.simulation import Simulation
     from kubestow_lab.simulation.simulation_result import SimulationResult
@@ -91,7 +91,7 @@ def simulate(
         plugins=setup.plugins,
         gates=setup.gates,
         options=simulation.options(),
-        job_queues=_kueue_queues(cluster, arrivals, queue_configuration) if kueue else None,
+        admission=_kueue_queues(cluster, arrivals, queue_configuration) if kueue else None,
     )
     with progress_bar("simulating", "pods") as show:
         result = simulated.run(lambda progress: show(progress.pods, progress.total))
@@ -123,21 +123,21 @@ def _queued_jobs(kueue: bool, configuration: Path | None, workload: WorkloadInpu
         return lambda workload: False
     if not workload.clusters:
         raise click.UsageError("--kueue needs --cluster with a dump that has Kueue's objects")
-    from kubestow.engine.job_queues import find_job_queue_system
+    from kubestow.engine.job_admission import find_admission_system
 
-    return find_job_queue_system("kueue").takes
+    return find_admission_system("kueue").takes
 
 
 def _kueue_queues(
     cluster: ClusterObjects, arrivals: Arrivals, configuration: Path | None
-) -> Callable[[float], JobQueues]:
+) -> Callable[[float], AdmissionQueues]:
     """Makes Kueue's queues of a cluster and a workload, which are read once now to report mistakes."""
-    from kubestow.engine.job_queues import find_job_queue_system
+    from kubestow.engine.job_admission import find_admission_system
     from kubestow.errors import InputError
 
-    system = find_job_queue_system("kueue")
+    system = find_admission_system("kueue")
 
-    def queues(now: float) -> JobQueues:
+    def queues(now: float) -> AdmissionQueues:
         found = system.open(cluster, further=arrivals.custom_resources, configuration=configuration, now=now)
         if found is None:
             raise InputError("--kueue", "the cluster has no ClusterQueue, expected Kueue's objects in the dump")

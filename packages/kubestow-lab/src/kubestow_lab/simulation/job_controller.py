@@ -17,7 +17,7 @@ from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.engine.cluster_api.replacements import original_uid
 from kubestow.engine.input.admission import Admission
-from kubestow.engine.job_queues import JobPods, JobQueues, JobStart, JobState
+from kubestow.engine.job_admission import AdmissionQueues, JobPods, JobStart, JobState
 from kubestow.errors import InvalidObject
 from kubestow.scheduling.interfaces import Clock
 from kubestow_lab.simulation.arrivals import Arrival, ArrivingJob, RefusedPods, seconds_in
@@ -43,7 +43,7 @@ class JobController(ArrivalListener):
 
     def __init__(
         self,
-        queues: JobQueues,
+        queues: AdmissionQueues,
         jobs: Iterable[ArrivingJob],
         admission: Admission,
         clock: Clock,

@@ -26,7 +26,7 @@ from kubestow.client.http_json import STAND_IN
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
-from kubestow.engine.job_queues import JobQueues
+from kubestow.engine.job_admission import AdmissionQueues
 from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating, extenders_text
 from kubestow.engine.turns import SchedulerInTurns, Turns, TurnTimer
 from kubestow.errors import InputError, Unreachable
@@ -108,7 +108,7 @@ class Simulation:
     ``configuration`` is a KubeSchedulerConfiguration: a file, plain data, or None for the defaults. ``plugins`` are
     further plugin classes. ``emulated_version`` is the minor version to decide as, such as "1.33"; without it, that of
     the ``gates``. Each call of :meth:`run` starts from the same state. ``recorder`` makes the observer of a
-    run, which may record more than the outcomes. ``job_queues`` makes the queues in which the jobs of ``arrivals``
+    run, which may record more than the outcomes. ``admission`` makes the queues in which the jobs of ``arrivals``
     wait, as they are at a time in seconds since the epoch. Constructing it raises ConfigurationError for an invalid
     configuration.
     """
@@ -121,7 +121,7 @@ class Simulation:
     options: SimulationOptions = field(default_factory=SimulationOptions)
     recorder: Callable[..., OutcomeRecorder] = OutcomeRecorder
     emulated_version: str = ""
-    job_queues: Callable[[float], JobQueues] | None = None
+    admission: Callable[[float], AdmissionQueues] | None = None
 
     def __post_init__(self) -> None:
         self.gates = emulating(self.gates, self.emulated_version)
@@ -214,8 +214,8 @@ class _Run:
         )
         listener: ArrivalListener = recorder
         self._jobs: JobController | None = None
-        if simulation.job_queues is not None:
-            self._queues = simulation.job_queues(clock.now().timestamp())
+        if simulation.admission is not None:
+            self._queues = simulation.admission(clock.now().timestamp())
             admission, jobs = simulation.cluster.admission, simulation.arrivals.jobs
             listener = self._jobs = JobController(self._queues, jobs, admission, clock, time, recorder)
         self._api = api = SimulatedCluster(

@@ -12,7 +12,7 @@ import pytest
 from kubestow.api.core import Node
 from kubestow.api.meta import OwnerReference, convert
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.engine.job_queues import JobPods, JobStart, JobState, JobStop, Owner, RunningJob
+from kubestow.engine.job_admission import JobPods, JobStart, JobState, JobStop, Owner, RunningJob
 from kubestow.errors import InvalidObject
 from kubestow.testing import node, pod
 from kubestow_lab.reports import simulation_report
@@ -116,7 +116,7 @@ def simulated(
         ClusterObjects.of(nodes, pods),
         Arrivals(jobs=list(jobs)),
         options=SimulationOptions(**options),
-        job_queues=lambda now: OneAtATime(now, running),
+        admission=lambda now: OneAtATime(now, running),
     )
     return simulation.run()
 

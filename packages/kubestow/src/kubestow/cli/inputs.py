@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kubestow.client.rest.transport import Transport
     from kubestow.config import FeatureGates
     from kubestow.engine.input.cluster_objects import ClusterObjects
-    from kubestow.engine.job_queues import QueueResources
+    from kubestow.engine.job_admission import QueueResources
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow.rules.minors import Minor
 
@@ -421,7 +421,7 @@ async def list_objects(transport: Transport, read_by: Mapping[str, str]) -> Live
     return found
 
 
-async def list_job_queues(transport: Transport, resources: QueueResources, found: LiveObjects) -> None:
+async def list_admission_objects(transport: Transport, resources: QueueResources, found: LiveObjects) -> None:
     """Add the objects of job queues, in the first of their versions that the server has, to what was listed.
 
     What is not served adds nothing. Raises Unreachable, and APIError, also if the user may not list one of the kinds:

@@ -308,11 +308,11 @@ def _why_pods(
 
 def _why_queued(workload: Workload, namespace: str, cluster: ClusterObjects, configuration: str) -> list[str]:
     """What job queues in the cluster say about a workload, in lines; none if none of them has it. Raises InputError."""
-    from kubestow.engine.job_queues import Owner, job_queue_systems
+    from kubestow.engine.job_admission import Owner, admission_systems
     from kubestow.engine.virtual_time import EPOCH
 
     now = cluster.time(EPOCH).timestamp()
-    for system in job_queue_systems().values():
+    for system in admission_systems().values():
         queues = system.open(cluster, configuration=configuration or None, now=now)
         if queues is not None and (lines := queues.why(Owner(workload.kind, namespace, workload.name))):
             return list(lines)
@@ -358,12 +358,12 @@ def _find_workload(cluster: ClusterObjects, selection: PodSelection) -> dict[str
 
 
 async def _add_queues(transport: Transport, workload: Workload, objects: LiveObjects) -> None:
-    from kubestow.cli.inputs import list_job_queues
-    from kubestow.engine.job_queues import job_queue_systems
+    from kubestow.cli.inputs import list_admission_objects
+    from kubestow.engine.job_admission import admission_systems
 
-    for name, system in job_queue_systems().items():
+    for name, system in admission_systems().items():
         try:
-            await list_job_queues(transport, system.resources, objects)
+            await list_admission_objects(transport, system.resources, objects)
         except APIError as error:
             if error.code != _FORBIDDEN:
                 raise

@@ -19,9 +19,9 @@ from contrib_tests.kueue.kueue_objects import (
     local_queue,
     workload,
 )
-from kubestow.engine.job_queues import JobQueues, JobStart, JobStop, Owner, find_job_queue_system
+from kubestow.engine.job_admission import AdmissionQueues, JobStart, JobStop, Owner, find_admission_system
 from kubestow.errors import InputError, InvalidObject
-from kubestow_contrib.kueue.job_queues import KUEUE, read_settings
+from kubestow_contrib.kueue.admission_system import KUEUE, read_settings
 
 NOW = 1767225600.0
 _COHORT: dict[str, Any] = {
@@ -30,24 +30,24 @@ _COHORT: dict[str, Any] = {
 }
 
 
-def opened(*further: Manifest, configuration: Path | None = None, nodes: Sequence[Manifest] = ()) -> JobQueues:
+def opened(*further: Manifest, configuration: Path | None = None, nodes: Sequence[Manifest] = ()) -> AdmissionQueues:
     """Queues for research and production with 8 GPUs each, and further objects."""
     queues = [cluster_queue(name, 8, **_COHORT) for name in ("research", "production")]
     names = {(one["kind"], one["metadata"]["name"]) for one in further}
     objects = [*queues, flavor("h100", gpu="h100"), local_queue("research"), local_queue("production")]
     kept = [one for one in objects if (one["kind"], one["metadata"]["name"]) not in names]
     dump = cluster(*kept, *further, nodes=nodes)
-    found = find_job_queue_system("kueue").open(dump, configuration=configuration, now=NOW)
+    found = find_admission_system("kueue").open(dump, configuration=configuration, now=NOW)
     assert found is not None
     return found
 
 
-def changes(queues: JobQueues, now: float = NOW) -> list[tuple[str, str]]:
+def changes(queues: AdmissionQueues, now: float = NOW) -> list[tuple[str, str]]:
     """What starts and stops."""
     return [("stop" if isinstance(one, JobStop) else "start", one.job.rpartition("/")[2]) for one in queues.decide(now)]
 
 
-def why(queues: JobQueues, name: str) -> list[str]:
+def why(queues: AdmissionQueues, name: str) -> list[str]:
     return list(queues.why(Owner("Job", "default", name)))
 
 

@@ -1,8 +1,8 @@
 """Queues of other projects that admit whole jobs, whose pods are created then, as offline commands use them.
 
-A package that knows such queues registers a :class:`JobQueueSystem` under the entry point group
-``kubestow.job_queues``, by its name. A simulation submits jobs to its queues, creates the pods of those that start, and
-tells when they have ended; ``kubestow why`` asks why a job waits. All times are in seconds since the epoch.
+A package that knows such queues registers an :class:`AdmissionSystem` under the entry point group
+``kubestow.admission_systems``, by its name. A simulation submits jobs to its queues, creates the pods of those that
+start, and tells when they have ended; ``kubestow why`` asks why a job waits. All times are in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubestow.errors import InputError
 
 Object = dict[str, Any]
 
-_ENTRY_POINT_GROUP = "kubestow.job_queues"
+_ENTRY_POINT_GROUP = "kubestow.admission_systems"
 
 
 class Owner(NamedTuple):
@@ -88,7 +88,7 @@ class QueueResources(NamedTuple):
     plurals: Sequence[str]
 
 
-class JobQueues(Protocol):
+class AdmissionQueues(Protocol):
     """The queues of one cluster. They change with each call; none of the calls waits."""
 
     @property
@@ -120,7 +120,7 @@ class JobQueues(Protocol):
         """
 
 
-class JobQueueSystem(Protocol):
+class AdmissionSystem(Protocol):
     """Reads the queues of clusters."""
 
     @property
@@ -137,18 +137,18 @@ class JobQueueSystem(Protocol):
         further: Sequence[SourceObject] = (),
         configuration: str | Path | None = None,
         now: float,
-    ) -> JobQueues | None:
+    ) -> AdmissionQueues | None:
         """The queues among the custom resources of a cluster, and ``further`` ones; None if there are none.
 
         ``configuration`` is a file with that of the queues' controller. Raises InputError.
         """
 
 
-def find_job_queue_system(name: str) -> JobQueueSystem:
+def find_admission_system(name: str) -> AdmissionSystem:
     """The job queues of a project. Raises InputError if no installed package knows them."""
     for entry_point in entry_points(group=_ENTRY_POINT_GROUP, name=name):
         try:
-            found: JobQueueSystem = entry_point.load()
+            found: AdmissionSystem = entry_point.load()
             return found
         except Exception as error:
             problem = f"cannot be loaded: {type(error).__name__}: {error}"
@@ -156,7 +156,7 @@ def find_job_queue_system(name: str) -> JobQueueSystem:
     raise InputError(name, "no installed package knows these queues; install kubestow-contrib")
 
 
-def job_queue_systems() -> Mapping[str, JobQueueSystem]:
+def admission_systems() -> Mapping[str, AdmissionSystem]:
     """All that are installed, by name. Raises InputError for one that cannot be loaded."""
     names = sorted({entry_point.name for entry_point in entry_points(group=_ENTRY_POINT_GROUP)})
-    return {name: find_job_queue_system(name) for name in names}
+    return {name: find_admission_system(name) for name in names}

@@ -22,7 +22,7 @@ from kubestow.api.meta import APIObject, convert, decode
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
 from kubestow.engine.input.kinds import with_identity
-from kubestow.engine.job_queues import JobStart, JobState, JobStop, Owner, QueueResources, RunningJob
+from kubestow.engine.job_admission import JobStart, JobState, JobStop, Owner, QueueResources, RunningJob
 from kubestow.errors import InputError, InvalidObject
 from kubestow.reports.model import counted
 from kubestow_contrib.kueue.admission import Admission, KueueObjects
@@ -238,7 +238,7 @@ class KueueQueues:
             pass
         return admission
 
-    # -- JobQueues -----------------------------------------------------------------------------------------------------
+    # -- AdmissionQueues -----------------------------------------------------------------------------------------------
 
     @property
     def remarks(self) -> Sequence[str]:
