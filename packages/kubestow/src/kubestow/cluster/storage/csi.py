@@ -1,13 +1,12 @@
-"""CSI migration: the translation of in-tree volumes to CSI volumes (semantics 8.11, 8.12).
+"""CSI: drivers on nodes, and the translation of in-tree volumes to CSI volumes (semantics 8.11, 8.12).
+
+CSINodes are kept as columns: attach limits, installed drivers and migrated in-tree plugins. A CSINode has the name of
+its node; it can be created before the node and deleted after it. A column is made when it is first read, and updated
+with every change of a CSINode from then on.
 
 A node on which an in-tree plugin has been migrated attaches the plugin's volumes through a CSI driver. They count
-against the driver's limit under the driver's handle, and their topology uses the driver's node labels. The rules are
-those of ``k8s.io/csi-translation-lib``.
-
-CSINodes as columns: attach limits, installed drivers and migrated in-tree plugins.
-
-A CSINode has the name of its node; it can be created before the node and deleted after it. A column is made when it is
-first read, and updated with every change of a CSINode from then on.
+against the driver's limit under the driver's handle, and their topology uses the driver's node labels. The rules of
+migration are those of ``k8s.io/csi-translation-lib``.
 """
 
 from __future__ import annotations
