@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from core_tests.hang_limit import HANG_LIMIT
+from kubestow.rules.minors import MINORS
 from kubestow.version import KUBERNETES_VERSION, VERSION
 from kubestow_devcluster.cluster import DevCluster
 
@@ -143,7 +144,9 @@ def test_the_documented_versions_are_those_of_the_package() -> None:
     names = ("install.md", "release.md", "first-steps.md")
     install, release, first_steps = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in names)
     assert set(re.findall(r"kubestow-(\d[\d.]*\d)[-/.]", install + first_steps)) == {VERSION}
-    row = f"| {VERSION.rpartition('.')[0]} | {KUBERNETES_VERSION.removeprefix('v').rpartition('.')[0]} |"
+    compared = [minor for minor in MINORS if minor.is_compared]
+    assert str(compared[-1]) == KUBERNETES_VERSION.removeprefix("v").rpartition(".")[0]
+    row = f"| {VERSION.rpartition('.')[0]} | {compared[0]} to {compared[-1]}; {MINORS[-1]} by its published sources |"
     pythons = re.findall(r"Python :: (3\.\d+)", " ".join(DISTRIBUTIONS["kubestow"]["classifiers"]))
     assert f"{row} {', '.join(pythons)} |" in release
 

@@ -37,7 +37,12 @@ _CORE_TESTS = "packages/kubestow/tests/core_tests"
 #: The tests of the core, alone and together.
 TESTS = (
     *(f"{_CORE_TESTS}/{package}" for package in (*PACKAGES, "thirdparty")),
-    *("tests/conformance", "tests/fault_simulation", "tests/integration", "tests/oracle"),
+    *(
+        "packages/kubestow-lab/tests/lab_tests/oracle",
+        "tests/conformance",
+        "tests/fault_simulation",
+        "tests/integration",
+    ),
 )
 _KILLED = ("killed", "timed out")
 _EQUIVALENT = "equivalent"

@@ -180,6 +180,7 @@ def loaded_modules(enabled: list[str], directory: Path) -> set[str]:
 POD_GROUP_MODULES = {
     "kubestow_contrib",
     "kubestow_contrib.coscheduling",
+    "kubestow_contrib.shares",
     "kubestow_contrib.volcano",
     "kubestow_contrib.volcano.kube_batch",
     "kubestow_contrib.volcano.pod_groups",

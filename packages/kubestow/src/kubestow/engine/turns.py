@@ -311,7 +311,7 @@ def unsupported(profiles: Mapping[str, Profile], gates: config.FeatureGates) -> 
         if [type(plugin) for plugin in plugins.bind] != [DefaultBinder]:
             yield "pods are bound by other plugins than DefaultBinder"
         for reporter in plugins.post_bind:
-            if inspect.iscoroutinefunction(reporter.post_bind):
+            if inspect.iscoroutinefunction(type(reporter).post_bind):
                 yield f"a PostBind plugin is a coroutine: {reporter.name}"
         for plugin in plugins.pre_bind:
             if type(plugin).pre_bind_pre_flight is PreBindPlugin.pre_bind_pre_flight:

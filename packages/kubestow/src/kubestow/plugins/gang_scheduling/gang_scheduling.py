@@ -102,7 +102,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.NOTHING,
                 hint=self._is_schedulable_after_composite_change,
-                hint_keys=lambda old, new: self._keys_of_composites_below(new),
+                hint_keys=lambda old, new: self._keys_of_composite(new),
             )
             self.events_to_register = (*self.events_to_register, changed)
 
@@ -140,11 +140,17 @@ class GangScheduling(GangPlugin, PermitPlugin):
             return (name,)
         return name, PodGroupName(COMPOSITE, root.metadata.namespace, root.metadata.name)
 
-    def _keys_of_composites_below(self, group: CompositePodGroup) -> HintKeys:
-        """The keys of an event about a composite group: the pods below wait with the key of their group's parent."""
+    def _keys_of_composite(self, group: CompositePodGroup) -> HintKeys:
+        """The keys of an event about a composite group: the pods below wait with the key of their group's parent.
+
+        Those beside it wait with that of the top of the tree, which counts if the tree may be scheduled now.
+        """
         assert self._hierarchies is not None
-        below = self._hierarchies.composites_below(group)
-        return tuple(PodGroupName(COMPOSITE, each.metadata.namespace, each.metadata.name) for each in below)
+        groups = list(self._hierarchies.composites_below(group))
+        root = self._hierarchies.root_of(group)
+        if isinstance(root, CompositePodGroup) and root is not group and self._admission_to_tree(root).ok:
+            groups.append(root)
+        return tuple(PodGroupName(COMPOSITE, each.metadata.namespace, each.metadata.name) for each in groups)
 
     def may_gate(self, pod: PodInfo) -> bool:
         """Pods that name a group."""
