@@ -282,8 +282,8 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         for name in sorted(made.delays, key=made.position.__getitem__)[:_MOST_TOLD]:
             job, delay = by_name[name], made.delays[name]
             text = reason_text(delay)
-            if job.told != text:
-                job.told = text
+            if job.message_shown != text:
+                job.message_shown = text
                 yield from (job.pods[uid] for uid in job.unplanned())
 
     def _times_of_change(self, now: float) -> Iterator[float]:

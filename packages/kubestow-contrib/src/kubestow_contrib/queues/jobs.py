@@ -122,7 +122,7 @@ class Job:
         #: The first start that was reserved since it began to wait.
         self.first_reserved: float | None = None
         #: Why it waits, as the messages of its pods say.
-        self.told = ""
+        self.message_shown = ""
         #: The pods that have been or are being evicted for another job.
         self.leaving: set[str] = set()
         self.withdrawn = 0.0
