@@ -68,7 +68,7 @@ _NO_VICTIMS = Status.unschedulable("preemption: no jobs have to make way for thi
 _MOST_RECORDS = 20_000
 _OUTSIDE = "nodes of no flavor"
 #: The messages of the pods of so many waiting jobs are kept up to date.
-_MOST_TOLD = 50
+_MOST_MESSAGES = 50
 #: How long evicted pods take to leave, in seconds.
 _LEAVING = 30.0
 
@@ -279,7 +279,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
 
     def _with_new_reasons(self, made: Plan, by_name: Mapping[str, Job]) -> Iterator[PodInfo]:
         """The pods of the first jobs whose messages have changed: PreEnqueue gates them again, and says why."""
-        for name in sorted(made.delays, key=made.position.__getitem__)[:_MOST_TOLD]:
+        for name in sorted(made.delays, key=made.position.__getitem__)[:_MOST_MESSAGES]:
             job, delay = by_name[name], made.delays[name]
             text = reason_text(delay)
             if job.message_shown != text:
