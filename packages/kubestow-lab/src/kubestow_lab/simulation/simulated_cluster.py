@@ -18,6 +18,7 @@ import msgspec
 
 from kubestow.api.core import Pod
 from kubestow.api.formats.timestamps import timestamp
+from kubestow.api.meta import ObjectMeta
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.pods.shapes import PodInfo
@@ -179,8 +180,8 @@ class SimulatedCluster(MemoryAPI):
 
     def withdraw(self, pod: Pod) -> None:
         """Delete a pod that is not to run any more; nothing replaces it."""
-        current = self._pods.get((pod.metadata.namespace, pod.metadata.name))
-        if current is not None and current.metadata.uid == pod.metadata.uid:
+        current = self._find_pod(pod.metadata)
+        if current is not None:
             self._arrivals.pop(pod.metadata.uid, None)
             self.remove(current)
             self._listener.pod_evicted(current)
@@ -188,16 +189,9 @@ class SimulatedCluster(MemoryAPI):
 
     def complete(self, pod: Pod) -> None:
         """End a pod now."""
-        current = self._pods.get((pod.metadata.namespace, pod.metadata.name))
-        if current is not None and current.metadata.uid == pod.metadata.uid:
-            self._arrivals.pop(pod.metadata.uid, None)
-            self._listener.pod_ended(current)
-            if self._watch is None:
-                self.remove(current)
-            else:
-                del self._pods[pod.metadata.namespace, pod.metadata.name]
-                self._watch.pod_deleted(pod.metadata.namespace, pod.metadata.name)
-            self._release_claims(current)
+        current = self._find_pod(pod.metadata)
+        if current is not None:
+            self._end(current)
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Serve the metrics of nodes; raises APIError for anything else."""
@@ -231,10 +225,26 @@ class SimulatedCluster(MemoryAPI):
         now = max(time, self._timers.time())  # a timer may be early by a rounding error
         while self._ends and self._ends[0][0] <= now:
             _, _, pod = heapq.heappop(self._ends)
-            current = self._pods.get((pod.namespace, pod.name))
-            if current is not None and current.metadata.uid == pod.uid:
-                self.complete(current)
+            current = self._find_pod(pod)
+            if current is not None:
+                self._end(current)
         self._await_next_end()
+
+    def _end(self, pod: Pod) -> None:
+        metadata = pod.metadata
+        self._arrivals.pop(metadata.uid, None)
+        self._listener.pod_ended(pod)
+        if self._watch is None:
+            self.remove(pod)
+        else:
+            del self._pods[metadata.namespace, metadata.name]
+            self._watch.pod_deleted(metadata.namespace, metadata.name)
+        self._release_claims(pod)
+
+    def _find_pod(self, identity: ObjectReference | ObjectMeta) -> Pod | None:
+        """The current state of a pod, None if it is gone."""
+        current = self._pods.get((identity.namespace, identity.name))
+        return current if current is not None and current.metadata.uid == identity.uid else None
 
     def _release_claims(self, pod: Pod) -> None:
         """Act as the claim controllers after a pod is gone."""

@@ -1,4 +1,4 @@
-"""Qualities of one pod that many decisions depend on: terminal phases, QoS class and host ports."""
+"""Qualities of one pod that many decisions depend on: terminal phases, conditions, QoS class and host ports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from kubestow.api.core import PodSpec
+from kubestow.api.core import PodCondition, PodSpec, PodStatus
 from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
@@ -36,6 +36,11 @@ class QOSClass(StrEnum):
     GUARANTEED = "Guaranteed"
     BURSTABLE = "Burstable"
     BEST_EFFORT = "BestEffort"
+
+
+def condition_of(status: PodStatus, kind: str) -> PodCondition | None:
+    """The condition of a type, such as PodScheduled; None without it."""
+    return next((condition for condition in status.conditions if condition.type == kind), None)
 
 
 def qos_class(spec: PodSpec) -> QOSClass:

@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kubestow.api.core import Pod, PodCondition
+from kubestow.api.core import Pod
 from kubestow.api.meta import APIObject, ObjectMeta
+from kubestow.rules.pods import condition_of
 from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import ObservedDecision
@@ -131,12 +132,7 @@ class Preemptions:
         return before[-1] if before else None, after[0] if after else None
 
 
-def condition_of(pod: Pod, kind: str) -> PodCondition | None:
-    """A condition of a pod, None without it."""
-    return next((condition for condition in pod.status.conditions if condition.type == kind), None)
-
-
 def _is_evicted(pod: Pod) -> bool:
     """Whether a pod has been chosen as a victim."""
-    condition = condition_of(pod, "DisruptionTarget")
+    condition = condition_of(pod.status, "DisruptionTarget")
     return condition is not None and condition.status == "True" and condition.reason == "PreemptionByScheduler"

@@ -24,6 +24,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.explanation.node_tables import NodeComparison
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.profile import Registry
+from kubestow.rules.pods import condition_of
 from kubestow.scheduling.events.resources import PODS, WATCHED, watched
 from kubestow.scheduling.events.watch_cache import WatchCache
 from kubestow.scheduling.extenders.stages import takes_part
@@ -31,7 +32,7 @@ from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import Comparison, DecisionComparer, ObservedDecision, Verdict
 from kubestow.shadow.history import Change, Moment, ObjectID, StateHistory
 from kubestow.shadow.moments import MOST_MOMENTS, Moments
-from kubestow.shadow.preemptions import PREEMPTED_EVENTS, Preemptions, condition_of
+from kubestow.shadow.preemptions import PREEMPTED_EVENTS, Preemptions
 
 SETTLING_SECONDS = 1.0
 """So long after a decision, what the scheduler may have known before it has been delivered here."""
@@ -224,7 +225,7 @@ class Shadow:
             return None
         if new.spec.node_name:
             return ObservedDecision(node=new.spec.node_name)
-        condition, before = condition_of(new, "PodScheduled"), condition_of(old, "PodScheduled")
+        condition, before = condition_of(new.status, "PodScheduled"), condition_of(old.status, "PodScheduled")
         if condition is None or condition.status != "False" or condition.reason == "SchedulingGated":
             return None
         nominated = new.status.nominated_node_name

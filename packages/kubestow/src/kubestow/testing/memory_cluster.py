@@ -14,6 +14,7 @@ from typing import Any
 from kubestow.api.core import Pod, PodCondition
 from kubestow.api.resource import ResourceClaim
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
+from kubestow.rules.pods import condition_of
 from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference, PodStatusPatch, Resource
 
@@ -44,7 +45,7 @@ class MemoryCluster(MemoryAPI):
 
     def condition(self, name: str) -> PodCondition | None:
         """The PodScheduled condition of a pod, or None."""
-        return next((c for c in self.pod(name).status.conditions if c.type == "PodScheduled"), None)
+        return condition_of(self.pod(name).status, "PodScheduled")
 
     def claim(self, name: str, namespace: str = "default") -> ResourceClaim:
         """The current ResourceClaim."""

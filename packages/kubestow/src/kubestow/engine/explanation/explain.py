@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -10,6 +10,7 @@ from kubestow import gc_tuning
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolumeClaim
+from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.explanation.counterfactuals import Counterfactual, CounterfactualSearch
 from kubestow.engine.explanation.evaluated_nodes import evaluate_nodes
@@ -25,9 +26,12 @@ from kubestow.engine.pipeline.offline_scheduler import (
     unbound,
 )
 from kubestow.errors import InputError, KubestowError
+from kubestow.rules.pods import condition_of
 from kubestow.scheduling.decision.result import Decision, Unschedulable
 
-_POD_SCHEDULED, _SCHEDULER_ERROR = "PodScheduled", "SchedulerError"
+POD_SCHEDULED = "PodScheduled"
+"""The condition in which a scheduler writes about a pod."""
+_SCHEDULER_ERROR = "SchedulerError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,7 @@ def reported(pod: Pod, computed: str = "") -> str:
     """
     if pod.spec.node_name or pod.metadata.creation_timestamp is None:  # bound, or a manifest
         return ""
-    condition = next((each for each in pod.status.conditions if each.type == _POD_SCHEDULED), None)
+    condition = condition_of(pod.status, POD_SCHEDULED)
     if condition is None:
         scheduler = pod.spec.scheduler_name
         return f"no attempt is reported yet: {scheduler} does not run, has not come to the pod, or waits to bind it"
@@ -183,8 +187,12 @@ def _missing(scheduler: OfflineScheduler, info: PodInfo) -> Iterator[str]:
             yield f"the ResourceClaim {info.namespace}/{name} would have to exist"
     nodes = cache.all_nodes()
     if len(nodes):
-        requests = info.shape.requests
-        yield from larger_than_any_node(requests, lambda name: int(nodes.allocatable(name).max(initial=0)))
+        yield from larger_than_any_node(info.shape.requests, largest_allocatable(nodes))
+
+
+def largest_allocatable(nodes: Nodes) -> Callable[[str], int]:
+    """The largest allocatable amount of a resource by its name (millicores, bytes or counts) among some nodes."""
+    return lambda resource: int(nodes.allocatable(resource).max(initial=0))
 
 
 def _preemption(decision: Decision) -> Preemption | None:

@@ -16,7 +16,12 @@ from kubestow import gc_tuning
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.engine.explanation.counterfactuals import Counterfactual
-from kubestow.engine.explanation.explain import explain_with, helpful_counterfactuals
+from kubestow.engine.explanation.explain import (
+    POD_SCHEDULED,
+    explain_with,
+    helpful_counterfactuals,
+    largest_allocatable,
+)
 from kubestow.engine.explanation.explanation import Explanation, reasons_text
 from kubestow.engine.explanation.plain_words import reasons_in, scarce_resources
 from kubestow.engine.input.cluster_objects import ClusterObjects
@@ -24,6 +29,7 @@ from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, Schedul
 from kubestow.errors import KubestowError, PluginError
 from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
+from kubestow.rules.pods import condition_of
 
 #: For so many causes, those with most pods, changes are searched for.
 _MOST_SEARCHED = 20
@@ -215,7 +221,7 @@ class _Search:
         return [with_remedies.get(id(group)) or group.cause() for group in largest]
 
     def _compare(self, pod: Pod, message: str) -> None:
-        condition = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
+        condition = condition_of(pod.status, POD_SCHEDULED)
         if condition is not None:
             found = {reason for _, reason in reasons_in(message)}
             if any(reason not in found for _, reason in reasons_in(condition.message)):
@@ -233,9 +239,8 @@ class _Search:
     def _scarce(self, pod: Pod, explained: Explanation) -> Iterator[str]:
         if not explained.missing:
             return
-        nodes = self.scheduler.cache.all_nodes()
-        requests = self.scheduler.cache.shapes.info(pod).shape.requests
-        yield from scarce_resources(requests, lambda name: int(nodes.allocatable(name).max(initial=0)))
+        cache = self.scheduler.cache
+        yield from scarce_resources(cache.shapes.info(pod).shape.requests, largest_allocatable(cache.all_nodes()))
 
     def _explain(self, pod: Pod) -> Explanation | _Undecided:
         """The explanation of a pod, or the plugin that fails."""

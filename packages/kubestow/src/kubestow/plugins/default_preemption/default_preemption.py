@@ -46,6 +46,7 @@ from kubestow.plugins.default_preemption.dry_run import (
 )
 from kubestow.plugins.default_preemption.group_victims import dry_run_with_groups
 from kubestow.rules.minors import Behaviour
+from kubestow.rules.pods import condition_of
 
 _PREEMPTING = Status.unresolvable("waiting for the preemption for this pod to be finished")
 _POD_GROUP_PREEMPTING = Status.unresolvable("waiting for the preemption for this pod group to be finished")
@@ -335,7 +336,7 @@ def _kept_candidates(violating: NDArray[np.bool_], num_candidates: int, *, exhau
 
 def _is_terminating_victim(info: PodInfo) -> bool:
     """Whether a pod is terminating because a scheduler preempted it."""
-    target = next((c for c in info.status.conditions if c.type == "DisruptionTarget"), None)
+    target = condition_of(info.status, "DisruptionTarget")
     return (
         info.terminating and target is not None and target.status == "True" and target.reason == "PreemptionByScheduler"
     )
