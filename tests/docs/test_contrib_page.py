@@ -14,6 +14,7 @@ import yaml
 
 from devcluster_tests.cli.up_process import up
 from kubestow.cli import main
+from tests.docs.page_examples import example
 
 PAGE = (Path(__file__).parents[2] / "docs" / "contrib.md").read_text(encoding="utf-8")
 #: The time of all simulated clusters, here and in Shanghai.
@@ -22,8 +23,7 @@ NOW, IN_SHANGHAI = "2026-01-01T00:00:00Z", "2026-01-01T08:00:00Z"
 
 def block(name: str) -> str:
     """The example that is called ``# name``."""
-    blocks: list[str] = re.findall(r"```\w+\n(.*?)```", PAGE, re.DOTALL)
-    return next(text for text in blocks if text.startswith(f"# {name}\n"))
+    return example(PAGE, name)
 
 
 def nodes(count: int) -> list[dict[str, Any]]:

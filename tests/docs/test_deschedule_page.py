@@ -17,6 +17,7 @@ from core_tests.descheduling.objects import node, pod
 from devcluster_tests.cli.up_process import Up, up
 from kubestow.cli.descheduler_flags import DESCHEDULE
 from kubestow.descheduling import strategies
+from tests.docs.page_examples import example
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deschedule.md").read_text(encoding="utf-8")
 PODS = "/api/v1/namespaces/default/pods"
@@ -35,8 +36,7 @@ DEPLOYMENT = {
 
 def block(name: str) -> str:
     """The example that is called ``# name``."""
-    blocks: list[str] = re.findall(r"```\w+\n(.*?)```", PAGE, re.DOTALL)
-    return next(text for text in blocks if text.startswith(f"# {name}\n"))
+    return example(PAGE, name)
 
 
 async def deschedule(directory: Path, *arguments: str, **environment: str) -> tuple[str, str]:

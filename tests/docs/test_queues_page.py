@@ -18,6 +18,7 @@ import yaml
 from devcluster_tests.cli.up_process import up
 from kubestow.cli import main
 from kubestow_contrib.queues.configuration import JobQueuesArgs, read_queues
+from tests.docs.page_examples import example, wait_for_pods
 
 PAGE = (Path(__file__).parents[2] / "docs" / "queues.md").read_text(encoding="utf-8")
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -25,8 +26,7 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 def block(name: str) -> str:
     """The example that is called ``# name``."""
-    blocks: list[str] = re.findall(r"```\w+\n(.*?)```", PAGE, re.DOTALL)
-    return next(text for text in blocks if text.startswith(f"# {name}\n"))
+    return example(PAGE, name)
 
 
 def jobs() -> dict[str, dict[str, Any]]:
@@ -90,16 +90,7 @@ async def test_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
             await until(lambda pods: Counter(map(job_of, pods))[name] == job["spec"]["parallelism"])
 
         async def until(condition: Callable[[list[dict[str, Any]]], bool]) -> None:
-            found: dict[str, dict[str, Any]] = {}
-            async with session.get(f"{cluster.url}/api/v1/namespaces/default/pods?watch=true") as watch:
-                async for line in watch.content:
-                    event = json.loads(line)
-                    pod = event["object"]
-                    found[pod["metadata"]["name"]] = pod
-                    if event["type"] == "DELETED":
-                        del found[pod["metadata"]["name"]]
-                    if condition(list(found.values())):
-                        return
+            await wait_for_pods(session, cluster.url, condition)
 
         def answer(*arguments: str) -> str:
             with pytest.raises(SystemExit) as exited:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections import Counter
@@ -15,6 +14,7 @@ import yaml
 
 from devcluster_tests.cli.up_process import up
 from kubestow.cli import main
+from tests.docs.page_examples import example, wait_for_pods
 
 PAGE = (Path(__file__).parents[2] / "docs" / "volcano.md").read_text(encoding="utf-8")
 PATHS = {
@@ -26,8 +26,7 @@ PATHS = {
 
 def block(name: str) -> str:
     """The example that is called ``# name``."""
-    blocks: list[str] = re.findall(r"```\w+\n(.*?)```", PAGE, re.DOTALL)
-    return next(text for text in blocks if text.startswith(f"# {name}\n"))
+    return example(PAGE, name)
 
 
 def production() -> str:
@@ -91,16 +90,7 @@ async def test_up(tmp_path: Path) -> None:
 
         async def until(expected: dict[str, int]) -> None:
             """Wait until so many pods are running."""
-            found: dict[str, dict[str, Any]] = {}
-            async with session.get(f"{cluster.url}/api/v1/namespaces/default/pods?watch=true") as watch:
-                async for line in watch.content:
-                    event = json.loads(line)
-                    pod = event["object"]
-                    found[pod["metadata"]["name"]] = pod
-                    if event["type"] == "DELETED":
-                        del found[pod["metadata"]["name"]]
-                    if running(list(found.values())) == expected:
-                        return
+            await wait_for_pods(session, cluster.url, lambda pods: running(pods) == expected)
 
         await apply(block("queues.yaml"))
         await apply(block("research.yaml"))
