@@ -144,7 +144,7 @@ class QuotaNode:
 
     @property
     def path(self) -> str:
-        """The names from the root to this node, as ``/root/team/queue``."""
+        """The names from the root to this node, as ``/company/team/queue``."""
         return "".join(f"/{node.name}" for node in reversed((self, *self.ancestors())))
 
 

@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 UNLIMITED = 2**62
 """The headroom below a limit that does not exist."""
 
-#: So many points in time at which running jobs end are told apart; other ends count as the next later one.
+#: So many points in time at which running jobs end are distinguished; other ends count as the next later one.
 _MOST_ENDS = 256
 
 

@@ -264,27 +264,27 @@ def test_a_reservation_for_other_pods_is_not_kept() -> None:
 @given(batches(slots=5, exact=False, cpus=3), st.sampled_from(["easy", "conservative"]))
 @settings(max_examples=50, deadline=None)
 def test_the_first_reserved_start_never_slips(jobs: list[Batch], mode: BackfillMode) -> None:
-    promised: dict[str, float] = {}
+    latest_start: dict[str, float] = {}
     for now, made in Model([3, 2, 3, 1], jobs, replace(IN_ORDER, mode=mode)).rounds():
         first = next((d for d in made.delays.values() if d.reservation is not None), None)
         for start in made.starts:
-            assert now <= promised.get(start.job.key, math.inf)
+            assert now <= latest_start.get(start.job.key, math.inf)
         if first is not None and first.reservation is not None:
-            assert first.reservation.start <= promised.get(first.job.key, math.inf)
-            promised[first.job.key] = first.reservation.start
+            assert first.reservation.start <= latest_start.get(first.job.key, math.inf)
+            latest_start[first.job.key] = first.reservation.start
 
 
 @given(batches(slots=5, cpus=3))
 @settings(max_examples=40, deadline=None)
 def test_with_exact_run_times_no_reserved_start_slips(jobs: list[Batch]) -> None:
-    promised: dict[str, float] = {}
+    latest_start: dict[str, float] = {}
     for now, made in Model([3, 2, 3, 1], jobs, replace(IN_ORDER, mode="conservative")).rounds():
         for start in made.starts:
-            assert now <= promised.get(start.job.key, math.inf)
+            assert now <= latest_start.get(start.job.key, math.inf)
         for name, delay in made.delays.items():
             if delay.reservation is not None:
-                assert delay.reservation.start <= promised.get(name, math.inf)
-                promised[name] = delay.reservation.start
+                assert delay.reservation.start <= latest_start.get(name, math.inf)
+                latest_start[name] = delay.reservation.start
 
 
 def test_a_job_that_others_are_held_back_for_is_passed_by_higher_priorities_only() -> None:

@@ -54,7 +54,7 @@ def _events(outcome: Outcome, names: set[str]) -> Iterator[tuple[float, int, str
 
 
 def _without_repetitions(events: Iterable[tuple[float, int, str]]) -> Iterator[str]:
-    """The lines of the story. What happens in the same words again and again is told once, with a count."""
+    """The lines of the story. What happens in the same words again and again is one line, with a count."""
     events = list(events)
     times = Counter(text for _, _, text in events)
     told: set[str] = set()
