@@ -152,7 +152,7 @@ def _assumed_twice_forgotten(unreserve: Any) -> Any:
 
 
 def _without_forget(self: BindingContext, cluster: Cluster) -> None:
-    self.profile.runtime.run_unreserve_plugins(self.state, self.info, self.node_name)
+    self.runtime.run_unreserve_plugins(self.state, self.info, self.node_name)
 
 
 def _without_unreserve(self: BindingContext, cluster: Cluster) -> None:

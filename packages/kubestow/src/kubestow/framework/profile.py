@@ -29,6 +29,7 @@ from kubestow.config import ExtensionPoint
 from kubestow.config.expansion import KnowsAbsentPlugins
 from kubestow.config.plugin_args import NODE_SAMPLING, NodeSamplingArgs
 from kubestow.errors import ConfigurationError, KubestowError, PluginError
+from kubestow.framework.binding_runtime import BindingRuntime
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluation_cache import EvaluationCache
 from kubestow.framework.event_registration import EventRegistration
@@ -142,6 +143,7 @@ class Profile:
     #: All plugins, each once.
     plugins: Sequence[Plugin]
     runtime: FrameworkRuntime
+    binding: BindingRuntime
     queueing: QueueingRuntime
     gangs: GangRuntime
     evaluations: EvaluationCache
@@ -182,6 +184,7 @@ def build_profile(
         isinstance(sampling, NodeSamplingArgs) and sampling.adaptive,
         tuple(instances.by_name.values()),
         runtime,
+        BindingRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls),
         QueueingRuntime(plugins, monotonic=monotonic, observer=observer),
         GangRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls),
         EvaluationCache(runtime, handle.cluster, reports_nodes_left_out=reports_nodes_left_out),
