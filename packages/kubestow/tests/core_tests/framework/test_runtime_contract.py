@@ -19,7 +19,7 @@ import pytest
 import kubestow
 from kubestow.framework import gang, interface
 from kubestow.framework.interface import Plugin
-from kubestow.framework.plugin_caller import ProfilePlugins
+from kubestow.framework.runtime.plugin_caller import ProfilePlugins
 
 SOURCE = Path(kubestow.__file__).parent
 RUNTIMES = [
