@@ -22,9 +22,7 @@ from kubestow.framework.interface import Plugin
 from kubestow.framework.runtime.plugin_caller import ProfilePlugins
 
 SOURCE = Path(kubestow.__file__).parent
-RUNTIMES = [
-    SOURCE / "framework" / f"{name}.py" for name in ("runtime", "queueing_runtime", "gang_runtime", "plugin_caller")
-]
+RUNTIMES = sorted((SOURCE / "framework" / "runtime").glob("*.py"))
 
 BASES = {
     name: kind
