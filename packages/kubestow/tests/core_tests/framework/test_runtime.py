@@ -15,7 +15,6 @@ from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import NodeRows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.binding_runtime import BindingRuntime
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import (
@@ -31,12 +30,13 @@ from kubestow.framework.interface import (
     ScorePlugin,
     normalized,
 )
-from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.profile import Profile
-from kubestow.framework.queueing_runtime import QueueingRuntime
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.runtime.binding_runtime import BindingRuntime
+from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
+from kubestow.framework.runtime.plugin_caller import PluginObserver
+from kubestow.framework.runtime.queueing_runtime import QueueingRuntime
+from kubestow.framework.runtime.validation import in_range
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict, aggregate
-from kubestow.framework.validation import in_range
 from kubestow.testing import PluginHarness, node, pod
 
 NODE_ADDED = ClusterEvent(EventResource.NODE, Action.ADD)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.binding_runtime import BindingRuntime
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.runtime.binding_runtime import BindingRuntime
 from kubestow.scheduling.queued_pod import QueuedPod
 
 

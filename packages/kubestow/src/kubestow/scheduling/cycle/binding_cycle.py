@@ -14,8 +14,8 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from kubestow.config import FeatureGates
-from kubestow.framework.binding_runtime import PreFlight
 from kubestow.framework.cycle_state import PodsToActivate
+from kubestow.framework.runtime.binding_runtime import PreFlight
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.log_fields import fields
 from kubestow.rules.minors import Behaviour

@@ -6,8 +6,9 @@ their results (:mod:`.validation`); :mod:`.plugin_caller` handles failures. Once
 of gangs.
 
 The runtime is synchronous, so a slow plugin cannot be interrupted, only logged. The scheduler acts on the results (it
-assumes and requeues pods and evicts others). The results of PreFilter, Filter and Score are cached: :mod:`.evaluation`
-goes through those plugins in order, and :mod:`.result_cache` calls each one where its results are outdated.
+assumes and requeues pods and evicts others). The results of PreFilter, Filter and Score are cached:
+:mod:`kubestow.framework.evaluation` goes through those plugins in order, and calls each one where its results are
+outdated.
 """
 
 from __future__ import annotations
@@ -32,9 +33,8 @@ from kubestow.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from kubestow.framework.plugin_caller import ExtensionPointTimer, PluginCaller, hashable, truth
-from kubestow.framework.status import Code, Status, Verdict
-from kubestow.framework.validation import (
+from kubestow.framework.runtime.plugin_caller import ExtensionPointTimer, PluginCaller, hashable, truth
+from kubestow.framework.runtime.validation import (
     as_post_filter_result,
     as_scores,
     as_status,
@@ -42,6 +42,7 @@ from kubestow.framework.validation import (
     in_range,
     unexpected,
 )
+from kubestow.framework.status import Code, Status, Verdict
 
 Scores = NDArray[np.int64]
 

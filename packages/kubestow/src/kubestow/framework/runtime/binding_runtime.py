@@ -17,9 +17,9 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Permission, Plugin, PreBindPlugin
-from kubestow.framework.plugin_caller import ExtensionPointTimer, PluginCaller, logged_error
+from kubestow.framework.runtime.plugin_caller import ExtensionPointTimer, PluginCaller, logged_error
+from kubestow.framework.runtime.validation import as_permission, as_status
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.framework.validation import as_permission, as_status
 from kubestow.log_fields import fields
 
 _log = logging.getLogger(__name__)
