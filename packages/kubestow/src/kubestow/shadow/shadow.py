@@ -284,7 +284,7 @@ class Shadow:
         if reason := self._incomparable(pod, observed):
             self._leave_out(change, observed, reason)
             return None
-        if observed.nominated or pod.spec.volumes or pod.spec.resource_claims:
+        if observed.nominated or self._preparations(change):
             return _Open(change, observed, None)
         found = self._comparer.compare(pod, observed)
         if not found.verdict.agrees:
@@ -337,7 +337,7 @@ class Shadow:
         if observed.nominated:
             observed = self._preemptions.with_victims(change, observed, changes, change.time - RACE_SECONDS)
             effects = list(self._preemptions.effects(observed, changes))
-        prepared = self._preparations(change, changes)
+        prepared = self._preparations(change)
         sets = dict.fromkeys(each | part for each in effects for part in (prepared, frozenset[int]()))
         most = MOST_MOMENTS >> self._overdue() // _HALVING if is_last else 0
         return _Search(self._comparer, self._history, change, observed, changes, list(sets), most)
@@ -346,16 +346,16 @@ class Shadow:
         """How many changes ahead could have been applied by now."""
         return bisect_right(self._history.ahead, self._monotonic() - SETTLING_SECONDS, key=attrgetter("time"))
 
-    def _preparations(self, change: Change, changes: Sequence[Change]) -> frozenset[int]:
+    def _preparations(self, change: Change) -> frozenset[int]:
         """The numbers of the changes of the pod's volumes and claims while it was pending: PreBind makes them."""
+        if not change.old.spec.volumes and not change.old.spec.resource_claims:
+            return frozenset()
         info = self.cache.cluster.shapes.info(change.old)
         claims = info.shape.family.claims
         names = {*claims.names, *(f"{info.name}-{name}" for name in claims.ephemeral)}
         names |= {status.resource_claim_name or "" for status in info.status.resource_claim_statuses}
-        if not names:
-            return frozenset()
         found = set()
-        for each in changes:
+        for each in self._history.since(change.time - RACE_SECONDS):
             if (
                 each.number > change.number
                 or each.old is None
