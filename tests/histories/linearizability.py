@@ -89,6 +89,8 @@ def _write(operation: Operation, answer: Answer | None, state: State, data: Data
 
 
 def _read(operation: Operation, answer: Answer, state: State) -> State | None:
+    if answer.status == 410:  # the other pages of a list are gone, which says nothing about the object
+        return state
     found = answer.version if operation.verb == "get" else answer.listed.get(operation.key)
     if operation.verb == "list" and answer.resource_version < state.floor:
         return None

@@ -150,6 +150,12 @@ def test_a_write_that_no_client_sent_is_found(recorder: Recorder) -> None:
     assert recorder.problems
 
 
+def test_a_list_whose_pages_are_gone_says_nothing(recorder: Recorder) -> None:
+    recorder.one("create", 201, version(5, x="1"), x="1")
+    recorder.one("list", 410)
+    assert recorder.problems == []
+
+
 def test_all_objects_of_a_history_are_checked() -> None:
     history = History()
     for key in ("a", "b"):
