@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
@@ -23,6 +24,8 @@ FOLDER = durations.FILE.parent
 _COVERAGE = FOLDER / "coverage"
 _DIGESTS = FOLDER / "digests.json"
 _CONFIGURATION = Path(__file__).with_name("coverage.ini")
+#: So many cases of a parametrized test are as likely to notice as the cases of another test.
+_FIRST_CASES = 2
 
 
 class CoveringTests:
@@ -35,24 +38,30 @@ class CoveringTests:
         self._seconds = durations.read()
         self._of_file = lru_cache(maxsize=4)(self._read_file)  # mutants come by file
 
-    def seconds(self, test: str) -> float:
-        """How long a test took."""
-        return self._seconds[test]
+    def of(self, mutant: Mutant, budget: float, likely: Sequence[str] = ()) -> dict[str, float]:
+        """The tests that run a line of a mutant, up to so many seconds altogether: how long each takes.
 
-    def of(self, mutant: Mutant, budget: float) -> list[str]:
-        """The tests that run a line of a mutant, up to so many seconds altogether.
-
-        Those in the folder that is named as its package, which are the most likely to notice, come before those of the
-        package around it, these before all others, and quick ones before slow ones.
+        Likely ones come first. Of the others, those in the folder that is named as the mutant's package, which are the
+        most likely to notice, come before those of the package around it, these before all others, and quick ones
+        before slow ones; but further cases of a parametrized test come after all other tests.
         """
         lines = self._of_file(mutant.file)
         tests = {test for line in mutant.lines for test in lines.get(line, ()) if test in self._seconds}
-        chosen: list[str] = []
-        for test in sorted(tests, key=lambda test: (-_nearness(test, mutant.module), self._seconds[test], test)):
-            if self._seconds[test] <= budget or not chosen:
-                chosen.append(test)
-                budget -= self._seconds[test]
-        return chosen
+        ranked = sorted(tests, key=lambda test: (-_nearness(test, mutant.module), self._seconds[test], test))
+        cases: Counter[str] = Counter()
+        first: list[str] = []
+        further: list[str] = []
+        for test in ranked:
+            function = test.partition("[")[0]
+            (further if cases[function] >= _FIRST_CASES else first).append(test)
+            cases[function] += 1
+        chosen: dict[str, float] = {}
+        for test in [*first, *further]:
+            seconds = self._seconds[test]
+            if seconds <= budget or not chosen:
+                chosen[test] = seconds
+                budget -= seconds
+        return {test: chosen[test] for test in dict.fromkeys([*likely, *chosen]) if test in chosen}
 
     def of_file(self, file: Path) -> set[str]:
         """The tests that run any line of a file."""

@@ -9,8 +9,10 @@ default values, annotations, class bodies and modules, which run at import), doc
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from types import CodeType
 
@@ -75,6 +77,15 @@ class Mutant:
     steps: tuple[Step, ...]
     #: Which of the replacements of the node this is.
     variant: int
+    #: How many changes of the function before this one read the same.
+    occurrence: int
+    #: A digest of the function's text.
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """What identifies the mutant, also when lines and other functions change."""
+        return f"{self.module} {self.function}: {self.source} [{self.change}] {self.occurrence}"
 
     @property
     def line(self) -> int:
@@ -90,11 +101,16 @@ def mutants(module: str, file: Path) -> Iterator[Mutant]:
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines()
     for function, way, definition in _functions(ast.parse(text), (), ""):
+        digest = sha256("\n".join(lines[definition.lineno - 1 : definition.end_lineno]).encode()).hexdigest()[:16]
+        seen: Counter[tuple[str, str]] = Counter()
         for steps, node, parent, statement in _places(definition, way):
             reached = range(statement.lineno, (node.end_lineno or node.lineno) + 1)
             for variant, replacement in enumerate(_replacements(node, parent, steps[-1][0], function)):
+                source = lines[node.lineno - 1].strip()
                 change = f"{ast.unparse(node)} → {ast.unparse(replacement)}"
-                yield Mutant(module, file, function, reached, lines[node.lineno - 1].strip(), change, steps, variant)
+                occurrence = seen[source, change]
+                seen[source, change] += 1
+                yield Mutant(module, file, function, reached, source, change, steps, variant, occurrence, digest)
 
 
 def mutated(mutant: Mutant) -> CodeType:
