@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     tests = options.tests.split(",")
     try:
         everything = [list(mutants_of(package)) for package in options.packages.split(",")]
-        measure(sorted(_CORE.rglob("*.py")), tests)
+        measure(tests)
         sample = sampled(everything, options.sample, options.seed)
         counts = _run(sample, tests, budget=options.seconds, jobs=options.jobs)
     except (ValueError, RuntimeError, subprocess.CalledProcessError) as error:
@@ -100,7 +100,7 @@ Counts = Mapping[str, Counter[str]]
 def _run(chosen: Iterable[Mutant], tests: Sequence[str], *, budget: float, jobs: int) -> Counts:
     counts: dict[str, Counter[str]] = {}
     verdicts = Verdicts(FOLDER / "verdicts.jsonl")
-    covering = CoveringTests()
+    covering = CoveringTests(tests)
     declared = equivalents()
 
     def report(mutant: Mutant, outcome: str, tests: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -79,6 +79,8 @@ class Mutant:
     variant: int
     #: How many changes of the function before this one read the same.
     occurrence: int
+    #: The first line of the function.
+    start: int
     #: A digest of the function's text.
     digest: str
 
@@ -101,7 +103,7 @@ def mutants(module: str, file: Path) -> Iterator[Mutant]:
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines()
     for function, way, definition in _functions(ast.parse(text), (), ""):
-        digest = sha256("\n".join(lines[definition.lineno - 1 : definition.end_lineno]).encode()).hexdigest()[:16]
+        digest = _digest(definition, lines)
         seen: Counter[tuple[str, str]] = Counter()
         for steps, node, parent, statement in _places(definition, way):
             reached = range(statement.lineno, (node.end_lineno or node.lineno) + 1)
@@ -110,7 +112,27 @@ def mutants(module: str, file: Path) -> Iterator[Mutant]:
                 change = f"{ast.unparse(node)} → {ast.unparse(replacement)}"
                 occurrence = seen[source, change]
                 seen[source, change] += 1
-                yield Mutant(module, file, function, reached, source, change, steps, variant, occurrence, digest)
+                yield Mutant(
+                    *(module, file, function, reached, source, change, steps, variant, occurrence),
+                    *(definition.lineno, digest),
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of a module, with all that is nested in it."""
+
+    name: str
+    lines: range
+    digest: str
+
+
+def functions(text: str) -> Iterator[Function]:
+    """The functions and methods of a module that can have mutants."""
+    lines = text.splitlines()
+    for name, _, definition in _functions(ast.parse(text), (), ""):
+        extent = range(definition.lineno, (definition.end_lineno or definition.lineno) + 1)
+        yield Function(name, extent, _digest(definition, lines))
 
 
 def mutated(mutant: Mutant) -> CodeType:
@@ -146,6 +168,10 @@ def _functions(
                 yield from _functions(child, (*steps, step), f"{prefix}{name}.")
             case ast.stmt() if not isinstance(node, ast.If) or not _is_type_checking(node):
                 yield from _functions(child, (*steps, step), prefix)
+
+
+def _digest(definition: ast.stmt, lines: Sequence[str]) -> str:
+    return sha256("\n".join(lines[definition.lineno - 1 : definition.end_lineno]).encode()).hexdigest()[:16]
 
 
 def _places(
