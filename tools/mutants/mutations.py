@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType
@@ -83,6 +83,8 @@ class Mutant:
     start: int
     #: A digest of the function's text.
     digest: str
+    #: The text of the module, which may be edited while its mutants are run.
+    text: str = field(repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -114,7 +116,7 @@ def mutants(module: str, file: Path) -> Iterator[Mutant]:
                 seen[source, change] += 1
                 yield Mutant(
                     *(module, file, function, reached, source, change, steps, variant, occurrence),
-                    *(definition.lineno, digest),
+                    *(definition.lineno, digest, text),
                 )
 
 
@@ -137,18 +139,18 @@ def functions(text: str) -> Iterator[Function]:
 
 def mutated(mutant: Mutant) -> CodeType:
     """The code of the mutant's module. Raises SyntaxError if the change makes no sense there."""
-    tree = ast.parse(mutant.file.read_text(encoding="utf-8"))
+    tree = ast.parse(mutant.text)
     parent: ast.AST = tree
-    for field, index in mutant.steps[:-1]:
-        parent = getattr(parent, field) if index is None else getattr(parent, field)[index]
-    field, index = mutant.steps[-1]
-    node = getattr(parent, field) if index is None else getattr(parent, field)[index]
-    replacement = list(_replacements(node, parent, field, mutant.function))[mutant.variant]
+    for name, index in mutant.steps[:-1]:
+        parent = getattr(parent, name) if index is None else getattr(parent, name)[index]
+    name, index = mutant.steps[-1]
+    node = getattr(parent, name) if index is None else getattr(parent, name)[index]
+    replacement = list(_replacements(node, parent, name, mutant.function))[mutant.variant]
     replacement = ast.copy_location(_keeping_names(node, replacement), node)
     if index is None:
-        setattr(parent, field, replacement)
+        setattr(parent, name, replacement)
     else:
-        getattr(parent, field)[index] = replacement
+        getattr(parent, name)[index] = replacement
     return compile(ast.fix_missing_locations(tree), str(mutant.file), "exec", dont_inherit=True)
 
 
