@@ -40,7 +40,7 @@ class Outcome(Enum):
     SURVIVED = "survived"
     #: No test runs the line.
     NOT_COVERED = "not covered"
-    #: The function does not exist any more when tests run, as one that only ran at import.
+    #: The change makes no sense there, or the function no longer exists when tests run, as one that only ran at import.
     NOT_APPLIED = "not applied"
 
 
@@ -156,7 +156,7 @@ class ForkServer:
         return _Copy(process, position)
 
     def _be_copy(self, tests: dict[str, float], mutant: Mutant | None, position: mmap.mmap) -> NoReturn:
-        status = _FAILED
+        status = _NOT_APPLIED
         try:
             os.setpgid(0, 0)
             nothing = os.open(os.devnull, os.O_RDWR)
@@ -165,7 +165,8 @@ class ForkServer:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
             if mutant is not None and not _exchange(self._functions, mutated(mutant)):
-                os._exit(_NOT_APPLIED)
+                os._exit(status)
+            status = _FAILED
             items = [self._items[test] for test in tests]
             for index, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):
                 position[:] = index.to_bytes(8, "little")
