@@ -148,6 +148,7 @@ def _run(files: Sequence[str]) -> None:
     chosen = FOLDER / "tests.txt"
     chosen.write_text("\n".join(files))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.mutants.durations", "-p", "no:cacheprovider"]
+    command += ["-p", "tools.mutants.few_examples"]
     command += ["--cov", f"--cov-config={_CONFIGURATION}", "--cov-context=test", "--cov-report="]
     finished = subprocess.run([*command, f"@{chosen}"], env={**os.environ, "PYTHONHASHSEED": "0"})
     if finished.returncode not in (0, 1):  # tests that fail kill no mutants, and are left out

@@ -72,7 +72,7 @@ def run(trials: Iterator[Trial], paths: Sequence[str], report: Callable[[Result]
     find in the paths are left out. Raises RuntimeError if pytest cannot collect them.
     """
     os.environ["HYPOTHESIS_PROFILE"] = "first-failure"
-    options = ["-qq", "--capture=no", "-p", "no:cacheprovider"]
+    options = ["-qq", "--capture=no", "-p", "no:cacheprovider", "-p", "tools.mutants.few_examples"]
     server = ForkServer(trials, report, jobs)
     if (status := pytest.main([*options, *paths], plugins=[server])) != pytest.ExitCode.OK:
         raise RuntimeError(f"pytest cannot collect {' '.join(paths)}: {status!r}")
