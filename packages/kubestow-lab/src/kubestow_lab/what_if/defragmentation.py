@@ -21,18 +21,18 @@ from kubestow.api.core import Pod
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.replacements import replacing_controller
+from kubestow.engine.gangs.gang_model import Answer, GangModel, Quota
+from kubestow.engine.gangs.gang_problem import formulate_gang
+from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, SearchOptions, quota_of
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
+from kubestow.engine.placement.engine_placement import EnginePlacement
+from kubestow.engine.placement.modelled_pods import why_not_modelled
 from kubestow.errors import InputError
 from kubestow.framework.gang import Gang
 from kubestow.framework.profile import Profile
 from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
-from kubestow_lab.flow.engine_placement import EnginePlacement
-from kubestow_lab.flow.equivalence import why_not_modelled
-from kubestow_lab.gangs.gang_model import Answer, GangModel, Quota
-from kubestow_lab.gangs.gang_problem import formulate_gang
-from kubestow_lab.gangs.gang_search import GangAnswer, GangSearch, SearchOptions, quota_of
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.what_if.node_removal import EvictionBudgets
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from core_tests.engine.gangs.clusters import GPU, gang_of, most_placed, random_case, worker
 from kubestow.api.core import Node, Pod
+from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, SearchOptions, is_satisfied, missing_pods
+from kubestow.engine.placement.engine_placement import EnginePlacement
 from kubestow.testing import node, pod
-from kubestow_lab.flow.engine_placement import EnginePlacement
-from kubestow_lab.gangs.gang_search import GangAnswer, GangSearch, SearchOptions, is_satisfied, missing_pods
-from lab_tests.gangs.clusters import GPU, gang_of, most_placed, random_case, worker
 
 _TERM = "requiredDuringSchedulingIgnoredDuringExecution"
 _HOST = "kubernetes.io/hostname"

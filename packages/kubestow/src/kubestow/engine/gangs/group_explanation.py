@@ -9,6 +9,7 @@ from typing import Any
 
 from kubestow.cluster.pods.pod_groups import PodGroupName
 from kubestow.engine.explanation.plain_words import plain_words
+from kubestow.engine.gangs.gang_search import Certificate, GangAnswer, GangSearch, SearchOptions, Shortage
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, extenders_text, similar
 from kubestow.errors import InputError
@@ -17,7 +18,6 @@ from kubestow.framework.profile import Profile
 from kubestow.reports.model import Block, Paragraph, Table, amount_text, counted
 from kubestow.reports.text import Displayed
 from kubestow.scheduling.decision.result import Unschedulable
-from kubestow_lab.gangs.gang_search import Certificate, GangAnswer, GangSearch, SearchOptions, Shortage
 
 #: So many nodes, and so many topology domains without a placement, are listed.
 _MOST_LISTED = 30

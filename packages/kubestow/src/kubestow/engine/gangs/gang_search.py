@@ -1,7 +1,7 @@
 """The search for a placement of a gang: as kube-scheduler does it, then among all placements, or a proof against them.
 
 kube-scheduler places the pods of a group one after the other, each on the node that is best for it, so that it can miss
-the placements that there are. Where it does, a solution of the :mod:`~kubestow_lab.gangs.gang_model` is verified by
+the placements that there are. Where it does, a solution of the :mod:`~kubestow.engine.gangs.gang_model` is verified by
 the engine, pod by pod; one that the engine refuses is excluded, and the next is tried. If no solution is left, the gang
 cannot be placed, and the certificate says which constraints together exclude it and how many pods could be placed at
 most. Terms of topology are tried placement by placement.
@@ -17,13 +17,8 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.gang import Gang, Placement
-from kubestow.framework.profile import Profile
-from kubestow.framework.status import Status
-from kubestow_lab.flow.engine_placement import Assignment, EnginePlacement
-from kubestow_lab.flow.equivalence import why_not_modelled
-from kubestow_lab.gangs.gang_model import Answer, GangModel, Quota
-from kubestow_lab.gangs.gang_problem import (
+from kubestow.engine.gangs.gang_model import Answer, GangModel, Quota
+from kubestow.engine.gangs.gang_problem import (
     AFFINITY,
     ANTI_AFFINITY,
     PORTS,
@@ -32,6 +27,11 @@ from kubestow_lab.gangs.gang_problem import (
     GangProblem,
     formulate_gang,
 )
+from kubestow.engine.placement.engine_placement import Assignment, EnginePlacement
+from kubestow.engine.placement.modelled_pods import why_not_modelled
+from kubestow.framework.gang import Gang, Placement
+from kubestow.framework.profile import Profile
+from kubestow.framework.status import Status
 
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -20,6 +20,7 @@ from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.topology.domains import DomainSums
+from kubestow.engine.placement.modelled_pods import filter_plugin, passes_without_pods
 from kubestow.framework.profile import Profile
 from kubestow.plugins.inter_pod_affinity import ANTI_AFFINITY as REPELLED
 from kubestow.plugins.inter_pod_affinity import EXISTING_ANTI_AFFINITY as REPELLED_BY_EXISTING
@@ -29,7 +30,6 @@ from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow.plugins.pod_topology_spread.constraints import selected_label_keys
 from kubestow.plugins.pod_topology_spread.pod_topology_spread import PodTopologySpread
 from kubestow.rules.pods import HostPort
-from kubestow_lab.flow.equivalence import filter_plugin, passes_without_pods
 
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]

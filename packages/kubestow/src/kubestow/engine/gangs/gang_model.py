@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.columns import MISSING
-from kubestow_lab.flow import solvers
-from kubestow_lab.gangs.gang_problem import (
+from kubestow.engine.gangs.gang_problem import (
     AFFINITY,
     ANTI_AFFINITY,
     PORTS,
@@ -35,6 +34,7 @@ from kubestow_lab.gangs.gang_problem import (
     GangProblem,
     Spread,
 )
+from kubestow.engine.placement import solvers
 
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
