@@ -126,7 +126,7 @@ class GangSearch:
         members = gang.members
         pods = [pod for uid, pod in members.pods.items() if uid not in members.placed]
         pods.sort(key=lambda pod: (-pod.priority, pod.key))
-        answer = GangAnswer(gang, pods, missing_pods(gang))
+        answer = GangAnswer(gang, pods, gang.missing_pods)
         placements = self._profile.gangs.generate_placements(gang, pods, self._cluster.all_nodes())
         if isinstance(placements, Status):
             answer.undecided = placements.message
@@ -136,7 +136,7 @@ class GangSearch:
             scopes = [(placement.name, self._mask(placement)) for placement in placements]
         for domain, within in scopes:
             found = self._place_one_by_one(pods, within)
-            if is_satisfied(gang, {pod.uid for pod, _ in found}):
+            if gang.is_satisfied({pod.uid for pod, _ in found}):
                 answer.assignments, answer.domain, answer.found_by = found, domain, "scheduler"
                 return answer
         reasons = {reason for pod in pods if (reason := why_not_modelled(self._profile, pod, with_gang=True))}
@@ -370,27 +370,13 @@ class _ScopeSearch:
         return Shortage(family, sum(requests[: self._needed]), int(problem.free[family][passing].sum()), room)
 
 
-def missing_pods(gang: Gang) -> int:
-    """How many members at least still need a node; of a composite gang those of its cheapest children."""
-    if gang.children:
-        return sum(sorted(map(missing_pods, gang.children))[: gang.min_groups])
-    return max(0, gang.min_count - len(gang.members.placed))
-
-
-def is_satisfied(gang: Gang, placed: Collection[str]) -> bool:
-    """Whether a gang has enough members with a node when those in ``placed``, by uid, have one as well."""
-    if gang.children:
-        return sum(is_satisfied(child, placed) for child in gang.children) >= gang.min_groups
-    return len(gang.members.placed) + sum(uid in placed for uid in gang.members.pods) >= gang.min_count
-
-
 def quota_of(gang: Gang, problem: GangProblem, numbers: Mapping[int, int]) -> Quota:
     """What has to be placed of a problem for a gang; ``numbers`` are those of the leaves by their identity."""
     if gang.children:
         return Quota(parts=tuple(quota_of(child, problem, numbers) for child in gang.children), count=gang.min_groups)
     number = numbers[id(gang)]
     kinds = frozenset(each for each, kind in enumerate(problem.kinds) if kind.group == number)
-    return Quota(kinds, missing_pods(gang))
+    return Quota(kinds, gang.missing_pods)
 
 
 def _assigned(problem: GangProblem, number: int, placed: Amounts) -> Iterator[Assignment]:
