@@ -81,12 +81,16 @@ class ComputingInThreads:
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
 
+        def end() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
         def compute() -> None:
             try:
                 computation()
             finally:
                 with contextlib.suppress(RuntimeError):  # the loop has been closed
-                    loop.call_soon_threadsafe(lambda: ended.done() or ended.set_result(None))
+                    loop.call_soon_threadsafe(end)
 
         threading.Thread(target=compute, name="computation", daemon=True).start()
         await ended
