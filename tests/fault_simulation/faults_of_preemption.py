@@ -13,7 +13,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.cluster.storage.volumes import Volumes
 from kubestow.framework import runtime
-from kubestow.framework.gang_runtime import GangRuntime
+from kubestow.framework.runtime.gang_runtime import GangRuntime
 from kubestow.plugins.default_preemption import default_preemption, dry_run
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResourcesWithoutScore
