@@ -58,6 +58,7 @@ from kubestow.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
+from kubestow.framework.runtime.binding_runtime import BindingRuntime
 from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
 from kubestow.framework.runtime.gang_runtime import GangRuntime
 from kubestow.framework.runtime.plugin_caller import PluginObserver, ProfilePlugins
@@ -143,6 +144,7 @@ class Profile:
     #: All plugins, each once.
     plugins: Sequence[Plugin]
     runtime: FrameworkRuntime
+    binding: BindingRuntime
     queueing: QueueingRuntime
     gangs: GangRuntime
     evaluations: EvaluationCache
@@ -183,6 +185,7 @@ def build_profile(
         isinstance(sampling, NodeSamplingArgs) and sampling.adaptive,
         tuple(instances.by_name.values()),
         runtime,
+        BindingRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls),
         QueueingRuntime(plugins, monotonic=monotonic, observer=observer),
         GangRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls),
         EvaluationCache(runtime, handle.cluster, reports_nodes_left_out=reports_nodes_left_out),
