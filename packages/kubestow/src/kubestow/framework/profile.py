@@ -33,6 +33,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.gang import (
+    GangPlacementPlugin,
     GangPlugin,
     GangPreemptionPlugin,
     GangSource,
@@ -245,6 +246,9 @@ def _by_extension_point(instances: _Instances) -> ProfilePlugins:
             (plugin for plugin in instances.by_name.values() if isinstance(plugin, GangSource)),
             key=lambda plugin: not isinstance(plugin, GangPlugin),
             default=None,
+        ),
+        gang_placement=next(
+            (each for each in instances.by_name.values() if isinstance(each, GangPlacementPlugin)), None
         ),
         gang_preemption=_gang_preemption(instances, post_filters),
     )

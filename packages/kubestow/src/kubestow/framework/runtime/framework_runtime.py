@@ -6,8 +6,8 @@ their results (:mod:`.validation`); :mod:`.plugin_caller` handles failures. Once
 of gangs.
 
 The runtime is synchronous, so a slow plugin cannot be interrupted, only logged. The scheduler acts on the results (it
-assumes and requeues pods and evicts others). The results of PreFilter, Filter and Score are cached:
-:mod:`kubestow.framework.evaluation` goes through those plugins in order, and calls each one where its results are
+assumes and requeues pods and evicts others). The results of PreFilter, Filter and Score are cached: an evaluation
+(:mod:`kubestow.framework.evaluation`) goes through those plugins in order, and calls each one where its results are
 outdated.
 """
 
