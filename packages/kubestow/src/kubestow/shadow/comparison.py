@@ -29,8 +29,8 @@ from kubestow.engine.explanation.node_tables import NodeComparison
 from kubestow.engine.pipeline.offline_scheduler import with_all_candidate_nodes
 from kubestow.engine.pipeline.static_handle import StaticHandle
 from kubestow.errors import KubestowError, PluginError
-from kubestow.framework.evaluation import Evaluation
-from kubestow.framework.feasibility import Feasibility
+from kubestow.framework.evaluation.evaluation import Evaluation
+from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import Code
 from kubestow.plugins.default_preemption.candidates import PreemptionCandidates
