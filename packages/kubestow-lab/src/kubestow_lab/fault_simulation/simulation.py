@@ -48,7 +48,7 @@ _LONGEST_REST = 3 * _LONG_REST
 #: The same where all queueing hints are known to be complete.
 _SHORT_REST = 30.0
 #: Single changes after the faults that can make a pod schedulable, and as many in a large simulation.
-_HELPFUL_CHANGES, _MANY_HELPFUL_CHANGES = 2, 8
+_HELPFUL_CHANGES, _MANY_HELPFUL_CHANGES = 6, 8
 #: The probability that such a change is followed by another one within the longest attempt of a scheduler, in seconds.
 _PROBABILITY_OF_ANOTHER, _LONGEST_ATTEMPT = 0.3, 0.03
 #: Seconds after the faults in which no pod is put aside any more because of a stall.
@@ -193,8 +193,11 @@ class _Simulation:
         disruptive = [asyncio.create_task(users.run())]
         if self._recordings is None:  # it reaches into the schedulers, past everything that is recorded
             disruptive.append(asyncio.create_task(self._decide_waiting_pods()))
-        late_changes = [*storage.helpful_changes] if Part.VOLUMES in self._parts else []
-        late_changes += devices.helpful_changes if Part.DEVICES in self._parts else ()
+        late_changes: list[Callable[[], None]] = []
+        if Part.VOLUMES in self._parts:
+            late_changes += storage.helpful_changes(users.create_waiting_pod)
+        if Part.DEVICES in self._parts:
+            late_changes += devices.helpful_changes(users.create_waiting_pod)
         if Part.GANGS in self._parts:
             names = self._scenario.scheduler_names
             of_jobs = Random(f"{self._seed} jobs")
@@ -208,7 +211,7 @@ class _Simulation:
                 are_units=self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS),
             )
             disruptive.append(asyncio.create_task(jobs.run()))
-            late_changes += jobs.helpful_changes
+            late_changes += jobs.helpful_changes()
         tenants = Tenants(
             self.server,
             Random(f"{self._seed} tenants"),

@@ -61,8 +61,8 @@ class Attempted:
     """A scheduler has tried to find a node for a pod. ``holder`` is the process that holds the lease on the server.
 
     ``overtaken`` are pods that wait for their first attempt, although they come before this one, which was tried
-    meanwhile for the second time. ``at_once`` is how often this pod has been tried at this very moment, 0 for a pod of a
-    gang. ``held_by_gone`` has the pods that have a node although they are known to be gone: for how many seconds, by
+    meanwhile for the second time. ``at_once`` is how often this pod has been tried at this very moment.
+    ``held_by_gone`` has the pods that have a node although they are known to be gone: for how many seconds, by
     name. ``without_nomination`` are pods that have preempted others since, have not changed, and are not nominated.
     """
 

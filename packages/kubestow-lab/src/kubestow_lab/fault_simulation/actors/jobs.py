@@ -137,7 +137,6 @@ class Jobs:
         for obj in objects:
             self._server.put(obj)
 
-    @property
     def helpful_changes(self) -> tuple[Callable[[], None], ...]:
         """Changes that can make pods schedulable, to be made one after the other."""
         return self._create_without_last, self._complete_last
