@@ -10,7 +10,7 @@ from kubestow.cluster.changes.journal import Journal
 from kubestow.cluster.placed_pods import _ADDED, _DELETED, PlacedPods
 from kubestow.cluster.simulation import Simulation
 from kubestow.cluster.topology.counters import Counters
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
 from kubestow.scheduling.api_calls import dispatcher
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher, PodBinder
 from kubestow.scheduling.api_calls.pod_reports import PodReports

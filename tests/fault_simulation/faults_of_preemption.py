@@ -12,8 +12,8 @@ import numpy as np
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.cluster.storage.volumes import Volumes
-from kubestow.framework import runtime
-from kubestow.framework.gang_runtime import GangRuntime
+from kubestow.framework.runtime import framework_runtime
+from kubestow.framework.runtime.gang_runtime import GangRuntime
 from kubestow.plugins.default_preemption import default_preemption, dry_run
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResourcesWithoutScore
@@ -136,7 +136,9 @@ PERMIT = [
         required=(Part.PLUGIN,),
     ),
     PlantedFault(
-        "PreBind has no time limit", around(runtime, "_within_time_limit", _without_limit), required=(Part.PLUGIN,)
+        "PreBind has no time limit",
+        around(framework_runtime, "_within_time_limit", _without_limit),
+        required=(Part.PLUGIN,),
     ),
 ]
 

@@ -30,11 +30,10 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow_lab.fault_simulation.actors.devices import claims_of, devices_of
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
-from kubestow_lab.fault_simulation.invariants.fairness import Overtaken
+from kubestow_lab.fault_simulation.invariants.fairness import Overtaken, request_storms
 from kubestow_lab.fault_simulation.invariants.feasible_nodes import PlainObjects, infeasibility, misfits_of_preemption
 from kubestow_lab.fault_simulation.invariants.gangs import unscheduled_gangs
 from kubestow_lab.fault_simulation.invariants.missed_pods import idle_preemptors, unscheduled_pods
-from kubestow_lab.fault_simulation.invariants.request_rate import request_storms
 from kubestow_lab.fault_simulation.invariants.scheduler_state import (
     cache_differences,
     leaks,

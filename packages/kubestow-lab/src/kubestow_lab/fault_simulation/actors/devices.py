@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim, ResourceSlice
 from kubestow.testing.devices import claim, device_class, slice_of
-from kubestow_lab.fault_simulation.actors.control_loop import run_control_loop
+from kubestow_lab.fault_simulation.actors import run_control_loop
 from kubestow_lab.fault_simulation.actors.users import CreatePod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_status
 
@@ -58,7 +58,7 @@ class Devices:
         self._publish_slices()
 
     def _finish_users_of_claim(self) -> None:
-        """End all pods that use one of the allocated claims, which is released then: one of those that compete, or any."""
+        """End all pods that use an allocated claim, one of the rivals if there are any; the claim is released then."""
         held = [each.metadata.name for each in self._server.objects(ResourceClaim) if each.status.allocation]
         held = [name for name in held if name in _RIVAL_CLAIMS] or held
         chosen = self._random.choice(held) if held else None

@@ -20,7 +20,7 @@ from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.scheduling.events.resources import resource_of
 from kubestow.testing import pod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
-from kubestow_lab.fault_simulation.steps import StepRandom, Steps
+from kubestow_lab.fault_simulation.trace import StepRandom, Steps
 
 _COSCHEDULING, _VOLCANO = "scheduling.x-k8s.io", "scheduling.volcano.sh"
 _INSTALLED = {api.name: api for api in find_pod_group_apis()}

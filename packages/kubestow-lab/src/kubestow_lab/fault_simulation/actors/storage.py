@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from kubestow.api.core import Pod
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.testing.storage import claim, mounting, storage_class, volume
-from kubestow_lab.fault_simulation.actors.control_loop import run_control_loop
+from kubestow_lab.fault_simulation.actors import run_control_loop
 from kubestow_lab.fault_simulation.actors.users import CreatePod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended
 

@@ -13,7 +13,7 @@ from kubestow.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, Po
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import node, pod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_metadata, with_spec, with_status
-from kubestow_lab.fault_simulation.steps import StepRandom, Steps
+from kubestow_lab.fault_simulation.trace import StepRandom, Steps
 
 #: Creates a pod with this part of a spec, and the node that it must be on, "" for any.
 CreatePod = Callable[[dict[str, Any], str], None]
