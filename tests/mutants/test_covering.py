@@ -98,6 +98,14 @@ def test_what_a_file_of_tests_ran_before_it_changed_is_forgotten() -> None:
     assert _tests_of("3 → 4") == [_PODS, _SECOND]
 
 
+def test_tests_of_the_package_that_run_another_line_of_the_module_come_last() -> None:
+    _module()
+    near = "tests/rules/test_near.py::test_near"
+    _measured({near: [2], _PODS: [7]}, ["tests/rules/test_near.py", "tests/test_a.py"])
+    assert _tests_of("3 → 4") == [_PODS, near]
+    assert _tests_of("pods → False") == [near]
+
+
 def test_further_cases_of_a_test_come_last_and_what_exceeds_the_budget_is_left_out() -> None:
     _module()
     cases = {f"{_SECOND}[{index}]": [7] for index in range(4)}

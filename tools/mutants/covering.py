@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -45,27 +45,35 @@ class CoveringTests:
         self._of_file = lru_cache(maxsize=4)(_read)  # mutants come by file
 
     def of(self, mutant: Mutant, budget: float, likely: Sequence[str] = ()) -> dict[str, float]:
-        """The tests that run a line of a mutant, up to so many seconds altogether: how long each takes.
+        """The tests to try a mutant with, up to so many seconds altogether: how long each takes.
 
-        Likely ones come first. Of the others, those in the folder that is named as the mutant's package, which are the
-        most likely to notice, come before those of the package around it, these before all others, and quick ones
-        before slow ones; but further cases of a parametrized test come after all other tests.
+        Likely ones come first. Then come those that run a line of the mutant, at last those that run another line of
+        its module and belong to its package: what is computed once for all tests is only seen to run in the first.
+        Among these, tests in the folder that is named as the mutant's package, which are the most likely to notice,
+        come before those of the package around it, these before all others, and quick ones before slow ones; but
+        further cases of a parametrized test come after all other tests.
         """
-        tests = [test for test in _running(mutant, self._of_file(mutant.file)) if test in self._seconds]
-        first: list[str] = []
-        further: list[str] = []
-        cases: Counter[str] = Counter()
-        for test in sorted(tests, key=lambda test: (-_nearness(test, mutant.module), self._seconds[test], test)):
-            function = test.partition("[")[0]
-            (further if cases[function] >= _FIRST_CASES else first).append(test)
-            cases[function] += 1
+        lines = self._of_file(mutant.file)
+        running = _running(mutant, lines)
+        around = {test for test in _all_tests(lines.values()) - running if _nearness(test, mutant.module)}
         chosen: dict[str, float] = {}
-        for test in [*first, *further]:
+        for test in (*self._ranked(running, mutant.module), *self._ranked(around, mutant.module)):
             seconds = self._seconds[test]
             if seconds <= budget or not chosen:
                 chosen[test] = seconds
                 budget -= seconds
         return {test: chosen[test] for test in dict.fromkeys([*likely, *chosen]) if test in chosen}
+
+    def _ranked(self, tests: Iterable[str], module: str) -> list[str]:
+        known = [test for test in tests if test in self._seconds]
+        first: list[str] = []
+        further: list[str] = []
+        cases: Counter[str] = Counter()
+        for test in sorted(known, key=lambda test: (-_nearness(test, module), self._seconds[test], test)):
+            function = test.partition("[")[0]
+            (further if cases[function] >= _FIRST_CASES else first).append(test)
+            cases[function] += 1
+        return first + further
 
 
 def _running(mutant: Mutant, lines: _Lines) -> set[str]:
@@ -74,9 +82,12 @@ def _running(mutant: Mutant, lines: _Lines) -> set[str]:
     others = [of for (name, digest), of in lines.items() if name == mutant.function and digest != mutant.digest]
     if version not in lines and not others:
         others = list(lines.values())
-    tests = {test for of in others for ran in of.values() for test in ran}
     of_line = lines.get(version, {})
-    return tests.union(*(of_line.get(line - mutant.start, ()) for line in mutant.lines))
+    return _all_tests(others).union(*(of_line.get(line - mutant.start, ()) for line in mutant.lines))
+
+
+def _all_tests(functions: Iterable[dict[int, set[str]]]) -> set[str]:
+    return {test for of_line in functions for ran in of_line.values() for test in ran}
 
 
 def measure(tests: Sequence[str]) -> None:
