@@ -69,14 +69,19 @@ def test_survivors_are_named_and_what_never_ends_is_killed(tree: Path) -> None:
     finished = _run(tree, "--packages", "rules.pods", "--sample", "0")
     printed = finished.stdout.splitlines()
     assert [line for line in printed if line.startswith(("survived", "not covered"))] == [
-        "survived kubestow.rules.pods:7 Pods.may_take: if len(self.taken) < 2:  [len(self.taken) < 2 → True] (1 tests)",
+        "survived kubestow.rules.pods:7 Pods.may_take: if len(self.taken) < 2:  [len(self.taken) < 2 → True] (2 tests)",
         "survived kubestow.rules.pods:7 Pods.may_take: if len(self.taken) < 2:"
-        "  [len(self.taken) < 2 → len(self.taken) <= 2] (1 tests)",
-        "survived kubestow.rules.pods:7 Pods.may_take: if len(self.taken) < 2:  [2 → 3] (1 tests)",
-        "not covered kubestow.rules.pods:9 Pods.may_take: return False  [False → True] (0 tests)",
+        "  [len(self.taken) < 2 → len(self.taken) <= 2] (2 tests)",
+        "survived kubestow.rules.pods:7 Pods.may_take: if len(self.taken) < 2:  [2 → 3] (2 tests)",
+        "survived kubestow.rules.pods:9 Pods.may_take: return False  [False → True] (2 tests)",
     ]
-    assert "| rules (elsewhere) | 11 | 6 | 1 | 3 | 1 | 0 | 63.6 |" in printed
+    assert "| rules (elsewhere) | 11 | 6 | 1 | 4 | 0 | 0 | 63.6 |" in printed
     assert finished.returncode == 1
+
+
+def test_after_its_minutes_a_run_tries_no_mutant_and_says_how_many_are_left(tree: Path) -> None:
+    finished = _run(tree, "--packages", "rules.pods", "--sample", "5", "--minutes", "0")
+    assert finished.stdout.endswith("\n5 of 5 mutants were not tried.\n")
 
 
 def _write(folder: Path, module: str, tests: str) -> tuple[Path, Path]:

@@ -1,7 +1,7 @@
 """Test the tests: ``make mutants``.
 
     nice python -m tools.mutants [--packages PACKAGE,...] [--sample 200] [--seed 1] [--seconds 20] [--jobs 2]
-        [--tests FOLDER,...]
+        [--minutes 60] [--tests FOLDER,...]
 
 A package is one of the core (``scheduling``), a part of it (``scheduling.queue``), or a function of a module
 (``cluster.cache:ClusterCache.assume``). The sample has equally many mutants of each package; 0 stands for all. A larger
@@ -9,8 +9,8 @@ sample contains the smaller one, and a change of the code changes a sample no mo
 are printed as they are found; the table at the end says how many were killed, survived and are equivalent, by package.
 The exit status is 1 if fewer are killed than the goals say, which do not count equivalent ones.
 
-Every verdict is kept at once, so a run that was interrupted goes on where it ended. It is cheapest to run a sample with
-few seconds first: with more, only the survivors are tried again.
+Every verdict is kept at once, so a run that was interrupted, or ended by ``--minutes``, goes on where it ended. It is
+cheapest to run a sample with few seconds first: with more, only the survivors are tried again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import takewhile
+from math import inf
 from pathlib import Path
 
 from tools.mutants.covering import FOLDER, CoveringTests, measure
@@ -57,6 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--seconds", type=float, default=20, help="of tests that a mutant is tried with")
     parser.add_argument("--jobs", type=int, default=2, help="mutants that are tried at once")
+    parser.add_argument("--minutes", type=float, default=inf, help="after which no mutant is tried any more")
     parser.add_argument("--tests", default=",".join(TESTS), help="folders of tests, with commas between them")
     options = parser.parse_args(arguments)
     tests = options.tests.split(",")
@@ -64,10 +68,13 @@ def main(arguments: Sequence[str]) -> int:
         everything = [list(mutants_of(package)) for package in options.packages.split(",")]
         measure(tests)
         sample = sampled(everything, options.sample, options.seed)
-        counts = _run(sample, tests, budget=options.seconds, jobs=options.jobs)
+        end = time.monotonic() + 60 * options.minutes
+        counts = _run(sample, tests, budget=options.seconds, jobs=options.jobs, end=end)
     except (ValueError, RuntimeError, subprocess.CalledProcessError) as error:
         parser.error(str(error))
     _say("\n".join(table(counts)))
+    if untried := len(sample) - sum(row.total() for row in counts.values()):
+        _say(f"\n{untried} of {len(sample)} mutants were not tried.")
     return 0 if all(reached(counts, group) for group in GOALS) else 1
 
 
@@ -97,7 +104,7 @@ Counts = Mapping[str, Counter[str]]
 """How many mutants had each outcome, by package and group: ``rules (elsewhere)``."""
 
 
-def _run(chosen: Iterable[Mutant], tests: Sequence[str], *, budget: float, jobs: int) -> Counts:
+def _run(chosen: Iterable[Mutant], tests: Sequence[str], *, budget: float, jobs: int, end: float) -> Counts:
     counts: dict[str, Counter[str]] = {}
     verdicts = Verdicts(FOLDER / "verdicts.jsonl")
     covering = CoveringTests(tests)
@@ -121,8 +128,9 @@ def _run(chosen: Iterable[Mutant], tests: Sequence[str], *, budget: float, jobs:
             report(mutant, outcome.value, len(covered_by))
         else:
             unknown.append(mutant)
-    if unknown:
-        trials = (Trial(mutant, covering.of(mutant, budget, verdicts.killers(mutant))) for mutant in unknown)
+    if unknown and time.monotonic() < end:
+        in_time = takewhile(lambda _: time.monotonic() < end, unknown)
+        trials = (Trial(mutant, covering.of(mutant, budget, verdicts.killers(mutant))) for mutant in in_time)
         run(trials, tests, keep, jobs=jobs)
     return counts
 
