@@ -119,3 +119,29 @@ def test_a_plugin_that_waits_for_new_nodes_waits_for_changes_of_their_taints_too
         return node("n", **{"taints": ["a=:PreferNoSchedule"], **more})  # type: ignore[arg-type]
 
     in_virtual_time(scenario, tainted(), **enabled(Untainted))
+
+
+def test_the_time_of_the_next_attempt_is_known_for_pods_that_wait_for_time() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        queue, now = harness.scheduler.queue, harness.scheduler.environment.clock.monotonic
+        before = now()
+        for name, fields in (("large", {"cpu": "9"}), ("gated", {"gates": ["wait"]})):
+            harness.cluster.put(pod(name, **fields))  # type: ignore[arg-type]
+        await harness.settle()
+        large, gated = queued(harness, "large"), queued(harness, "gated")
+        assert (large.place, gated.place) == (Place.UNSCHEDULABLE, Place.GATED)
+        assert queue.moves.retry_time(gated) is None
+        latest = queue.moves.retry_time(large)
+        assert latest is not None
+        assert before + 300 <= latest <= now() + 331
+        harness.cluster.put(node("m", cpu="16"))
+        await harness.settle()
+        assert large.place is Place.BACKOFF
+        soon = queue.moves.retry_time(large)
+        assert soon is not None
+        await harness.advance(soon - now() - 0.1)
+        assert harness.node_of("large") == ""
+        await harness.advance(0.3)
+        assert harness.node_of("large") == "m"
+
+    in_virtual_time(scenario, node("n"), gates={"SchedulerPopFromBackoffQ": False})
