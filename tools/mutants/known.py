@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import tomllib
 from collections import Counter
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from tools.mutants.definitions import definitions
 from tools.mutants.fork_server import Outcome
 from tools.mutants.mutations import Mutant
 
@@ -99,21 +99,6 @@ class Verdicts:
         name, *rest = test.partition("[")[0].split("::")
         file = Path(name)
         if file not in self._definitions:
-            self._definitions[file] = _definitions(file) if file.exists() else {}
+            self._definitions[file] = definitions(file) if file.exists() else {}
         known = self._definitions[file]
         return known.get("::".join(rest)) or known.get("", "")
-
-
-def _definitions(file: Path) -> Mapping[str, str]:
-    """Digests of a file's functions and methods by name, and of the whole file as "" for what it does not define."""
-    text = file.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    body = ast.parse(text).body
-    classes = [one for one in body if isinstance(one, ast.ClassDef)]
-    found = {"": text}
-    for prefix, nodes in [("", body), *((f"{one.name}::", one.body) for one in classes)]:
-        for node in nodes:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                first = min(one.lineno for one in (node, *node.decorator_list))
-                found[prefix + node.name] = "\n".join(lines[first - 1 : node.end_lineno])
-    return {name: sha256(part.encode()).hexdigest()[:16] for name, part in found.items()}
