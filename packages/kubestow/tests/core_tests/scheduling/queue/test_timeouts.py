@@ -31,6 +31,7 @@ def test_an_unschedulable_pod_is_tried_again_after_more_than_five_minutes() -> N
         await harness.settle()
         waiting = queued(harness)
         assert (waiting.place, waiting.attempts) == (Place.UNSCHEDULABLE, 1)
+        first = waiting.initial_attempt
         await harness.advance(299)
         waiting.timestamp = clock.monotonic() - 300
         queue.moves._next_unschedulable_flush = clock.monotonic()
@@ -38,6 +39,7 @@ def test_an_unschedulable_pod_is_tried_again_after_more_than_five_minutes() -> N
         assert (waiting.place, waiting.was_flushed) == (Place.UNSCHEDULABLE, False)
         await harness.advance(35)
         assert waiting.attempts == 2
+        assert waiting.initial_attempt == first
 
     in_virtual_time(scenario, node("n"))
 
@@ -145,3 +147,18 @@ def test_the_time_of_the_next_attempt_is_known_for_pods_that_wait_for_time() -> 
         assert harness.node_of("large") == "m"
 
     in_virtual_time(scenario, node("n"), gates={"SchedulerPopFromBackoffQ": False})
+
+
+def test_a_pod_is_tried_first_on_the_node_that_is_suggested_while_it_waits() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("p", cpu="9"))
+        await harness.settle()
+        queue = harness.scheduler.queue
+        queue.suggest_node(queued(harness).info.uid, "m7")
+        queue.suggest_node("of a pod that is gone", "m7")
+        for number in range(10):
+            harness.cluster.put(node(f"m{number}", cpu="16"))
+        await harness.advance(5)
+        assert harness.node_of("p") == "m7"
+
+    in_virtual_time(scenario, node("n"))
