@@ -19,15 +19,14 @@ import argparse
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import takewhile
 from math import inf
 from pathlib import Path
 
 from tools.mutants.covering import FOLDER, CoveringTests, measure
-from tools.mutants.fork_server import Outcome, Result, Trial, run
+from tools.mutants.fork_server import KILLED, Outcome, Result, Trial, run
 from tools.mutants.known import Verdicts, equivalents
 from tools.mutants.mutations import Mutant, mutants
 
@@ -48,7 +47,6 @@ TESTS = (
         "tests/integration",
     ),
 )
-_KILLED = ("killed", "timed out")
 _EQUIVALENT = "equivalent"
 
 
@@ -110,28 +108,38 @@ def _run(chosen: Iterable[Mutant], tests: Sequence[str], *, budget: float, jobs:
     covering = CoveringTests(tests)
     declared = equivalents()
 
-    def report(mutant: Mutant, outcome: str, tests: int) -> None:
+    def count(mutant: Mutant, outcome: str) -> None:
         counts.setdefault(_row(mutant), Counter())[outcome] += 1
-        if outcome not in (*_KILLED, _EQUIVALENT):
-            _say(f"{outcome} {mutant} ({tests} tests)")
+
+    def report(mutant: Mutant, outcome: Outcome, tests: int = 0) -> None:
+        count(mutant, outcome.value)
+        if outcome not in KILLED:
+            _say(f"{outcome.value} {mutant}" + (f" ({tests} tests)" if tests else ""))
 
     def keep(result: Result) -> None:
         verdicts.add(result.mutant, result.outcome, result.killer, covering.of(result.mutant, budget))
-        report(result.mutant, result.outcome.value, result.tests)
+        report(result.mutant, verdicts.of(result.mutant) or result.outcome, result.tests)
 
-    unknown = []
+    def trials() -> Iterator[Trial]:
+        while waiting and time.monotonic() < end:
+            mutant = waiting.popleft()
+            choice = covering.of(mutant, budget, verdicts.killers(mutant))
+            yield Trial(mutant, {test: choice[test] for test in verdicts.untried(mutant, choice)})
+
+    waiting: deque[Mutant] = deque()
     for mutant in chosen:
-        covered_by = covering.of(mutant, budget)
+        outcome = verdicts.of(mutant)
         if any(one.describes(mutant) for one in declared):
-            report(mutant, _EQUIVALENT, 0)
-        elif outcome := verdicts.of(mutant, covered_by):
-            report(mutant, outcome.value, len(covered_by))
+            count(mutant, _EQUIVALENT)
+        elif outcome is None or (outcome not in KILLED and verdicts.untried(mutant, covering.of(mutant, budget))):
+            waiting.append(mutant)
         else:
-            unknown.append(mutant)
-    if unknown and time.monotonic() < end:
-        in_time = takewhile(lambda _: time.monotonic() < end, unknown)
-        trials = (Trial(mutant, covering.of(mutant, budget, verdicts.killers(mutant))) for mutant in in_time)
-        run(trials, tests, keep, jobs=jobs)
+            report(mutant, outcome)
+    if waiting and time.monotonic() < end:
+        run(trials(), tests, keep, jobs=jobs)
+    for mutant in waiting:
+        if outcome := verdicts.of(mutant):
+            report(mutant, outcome)
     return counts
 
 
@@ -164,7 +172,7 @@ def _sum(counts: Counts, group: str) -> Counter[str]:
 
 def _percent(row: Counter[str]) -> float:
     possible = row.total() - row[_EQUIVALENT] - row[Outcome.NOT_APPLIED.value]
-    return 100 * sum(row[outcome] for outcome in _KILLED) / possible if possible else 100.0
+    return 100 * sum(row[outcome.value] for outcome in KILLED) / possible if possible else 100.0
 
 
 def _say(text: str) -> None:
