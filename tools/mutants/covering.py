@@ -136,13 +136,14 @@ def keep(measured: Path, tests: Collection[str]) -> None:
     data = CoverageData(str(measured))
     data.read()
     for name in data.measured_files():
-        source = Path(name).resolve()
+        source, contexts = Path(name).resolve(), data.contexts_by_lineno(name)
+        if not any(map(any, contexts.values())) and _lines_of(source).exists():
+            continue  # no test ran it; one that did so before and does no longer is tried in vain
         lines: _Lines = {}
         for version, of_line in _read(source).items():
             others = {line: {test for test in ran if not _is_of(test, tests)} for line, ran in of_line.items()}
             if any(others.values()):
                 lines[version] = others
-        contexts = data.contexts_by_lineno(name)
         for function in functions(source.read_text(encoding="utf-8")):
             of_line = lines.setdefault((function.name, function.digest), {})
             for line in function.lines:
