@@ -73,7 +73,8 @@ def test_label_keys_of_affinity_terms_become_expressions_of_their_selectors() ->
     assert preferred["labelSelector"] == {"matchLabels": {"app": "a"}, "matchExpressions": [exists, tenant]}
     assert everything == {"matchLabelKeys": ["version"]}
     assert untouched == term()
-    merge_label_keys(alone := {"containers": []}, {"version": "2"})
+    alone: Object = {"containers": []}
+    merge_label_keys(alone, {"version": "2"})
     assert alone == {"containers": []}
 
 
