@@ -353,7 +353,8 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
                     )
         total = {name: float(nodes.allocatable(name).sum()) for name in resources if name != PODS}
         usage = self._observe_usage(jobs, total, now)
-        return Situation(now, resources, total, free, self.queues, waiting, running, flavors, usage, self.plan.held)
+        held, positions = self.plan.held, self.plan.position
+        return Situation(now, resources, total, free, self.queues, waiting, running, flavors, usage, held, positions)
 
     def builder(self, resources: Sequence[str], flavors: Sequence[tuple[str, NDArray[np.bool_]]]) -> DemandBuilder:
         """What makes demands that are measured in some resources, on the nodes that there are."""
