@@ -1,7 +1,7 @@
 """Placements on the nodes of a solution, each accepted or refused by the engine as the cluster is at that moment.
 
 Copies of a pod whose filters look at one node and its pods are counted per node and placed at once
-(:class:`~kubestow.framework.feasibility.PodCapacity`). All others are filtered one after another, again
+(:class:`~kubestow.framework.evaluation.feasibility.PodCapacity`). All others are filtered one after another, again
 until none is accepted any more: a pod may need one that comes later.
 """
 

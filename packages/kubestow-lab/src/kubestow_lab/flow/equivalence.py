@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.feasibility import Feasibility
+from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin
 from kubestow.framework.profile import Profile
 from kubestow.plugins.node_ports import NodePorts

@@ -30,7 +30,7 @@ from kubestow.config.expansion import KnowsAbsentPlugins
 from kubestow.config.plugin_args import NODE_SAMPLING, NodeSamplingArgs
 from kubestow.errors import ConfigurationError, KubestowError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation_cache import EvaluationCache
+from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.gang import (
     GangPlugin,
@@ -40,7 +40,6 @@ from kubestow.framework.gang import (
     PlacementScorePlugin,
     PodGroupPostFilterPlugin,
 )
-from kubestow.framework.gang_runtime import GangRuntime
 from kubestow.framework.interface import (
     BindPlugin,
     FilterPlugin,
@@ -58,9 +57,10 @@ from kubestow.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
-from kubestow.framework.plugin_caller import PluginObserver, ProfilePlugins
-from kubestow.framework.queueing_runtime import QueueingRuntime
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
+from kubestow.framework.runtime.gang_runtime import GangRuntime
+from kubestow.framework.runtime.plugin_caller import PluginObserver, ProfilePlugins
+from kubestow.framework.runtime.queueing_runtime import QueueingRuntime
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.minors import Behaviour
 

@@ -30,12 +30,12 @@ from kubestow.framework.interface import (
     ScorePlugin,
     normalized,
 )
-from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.profile import Profile
-from kubestow.framework.queueing_runtime import QueueingRuntime
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
+from kubestow.framework.runtime.plugin_caller import PluginObserver
+from kubestow.framework.runtime.queueing_runtime import QueueingRuntime
+from kubestow.framework.runtime.validation import in_range
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict, aggregate
-from kubestow.framework.validation import in_range
 from kubestow.testing import PluginHarness, node, pod
 
 NODE_ADDED = ClusterEvent(EventResource.NODE, Action.ADD)

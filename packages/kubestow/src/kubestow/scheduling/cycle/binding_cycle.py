@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from kubestow.config import FeatureGates
 from kubestow.framework.cycle_state import PodsToActivate
-from kubestow.framework.runtime import PreFlight
+from kubestow.framework.runtime.framework_runtime import PreFlight
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.log_fields import fields
 from kubestow.rules.minors import Behaviour

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Hashable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from kubestow.framework.runtime import PreFlight
+from kubestow.framework.runtime.framework_runtime import PreFlight
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
+from kubestow.cli.input.cluster import ClusterInput, cluster_options
+from kubestow.cli.input.pod_names import PodName, pod_argument
+from kubestow.cli.input.running_scheduler import configured_as_running
+from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output import OUTPUTS, OutputForms, emit, print_result, with_versions
-from kubestow.cli.pod_names import PodName, pod_argument
-from kubestow.cli.running_scheduler import configured_as_running
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:

@@ -39,9 +39,8 @@ from kubestow.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from kubestow.framework.plugin_caller import ExtensionPointTimer, PluginCaller, hashable, logged_error, truth
-from kubestow.framework.status import SUCCESS, Code, Status, Verdict
-from kubestow.framework.validation import (
+from kubestow.framework.runtime.plugin_caller import ExtensionPointTimer, PluginCaller, hashable, logged_error, truth
+from kubestow.framework.runtime.validation import (
     as_permission,
     as_post_filter_result,
     as_scores,
@@ -50,6 +49,7 @@ from kubestow.framework.validation import (
     in_range,
     unexpected,
 )
+from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 from kubestow.log_fields import fields
 
 _log = logging.getLogger(__name__)

@@ -29,9 +29,9 @@ from kubestow.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
+from kubestow.framework.runtime.validation import in_range, out_of_range
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
-from kubestow.framework.validation import in_range, out_of_range
 
 _POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
 

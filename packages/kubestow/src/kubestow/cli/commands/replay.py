@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.inputs import parse_minor, plugin_option, warn_of_gates_without_effect
+from kubestow.cli.input.scheduler import parse_minor, plugin_option, warn_of_gates_without_effect
 from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
 from kubestow.errors import InputError
 from kubestow.rules.minors import NOT_COMPARED

@@ -17,10 +17,10 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.journal import NEVER
 from kubestow.cluster.pods.caches import WeakCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache, ShapeFamily, ShapeGroup
-from kubestow.framework.evaluation import Evaluation, Plan, ScoreSums
+from kubestow.framework.evaluation.evaluation import Evaluation, Plan, ScoreSums
+from kubestow.framework.evaluation.result_cache import BoundPlugin, PluginResults
 from kubestow.framework.interface import MAX_SCORE, Plugin, PreScorePlugin
-from kubestow.framework.result_cache import BoundPlugin, PluginResults
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
 
 #: Evaluations may take about this many bytes, 260 of them with 5,000 nodes …
 _BUDGET = 192 * 2**20

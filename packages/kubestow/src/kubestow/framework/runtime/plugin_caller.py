@@ -33,8 +33,8 @@ from kubestow.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
+from kubestow.framework.runtime.validation import as_status, unexpected
 from kubestow.framework.status import SKIP, SUCCESS, Code, Status
-from kubestow.framework.validation import as_status, unexpected
 from kubestow.log_fields import fields
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.flag_command import FlagCommand, Flags
-from kubestow.cli.inputs import newest_valid
+from kubestow.cli.flags.command import FlagCommand, Flags
+from kubestow.cli.input.scheduler import newest_valid
 from kubestow.log_fields import V, fields
 from kubestow.rules.minors import NOT_COMPARED, Minor
 
@@ -41,14 +41,14 @@ def run_scheduler(
     ``plugins`` are registered in addition, by name; ``source`` is a configuration in place of the file of ``--config``;
     ``on_ready`` is called when scheduling begins.
     """
-    from kubestow.cli import effective_flags
+    from kubestow.cli.flags import effective
 
-    effective_flags.set_up_logs(flags)
-    minor = effective_flags.emulated_minor(flags)
+    effective.set_up_logs(flags)
+    minor = effective.emulated_minor(flags)
     create = partial(_scheduler_app, flags, plugins, source)
     app = newest_valid(create) if minor is None else create(minor)
     if flags["write-config-to"] is not None:
-        effective_flags.write_configuration(app.configuration, flags["write-config-to"])
+        effective.write_configuration(app.configuration, flags["write-config-to"])
         return
     for name, value in sorted(flags.as_text().items()):
         _log.log(V(1), "FLAG", extra=fields(flag=f"--{name}", value=value, changed=name in flags.changed))
@@ -88,27 +88,27 @@ def _scheduler_app(
     flags: Flags, plugins: Mapping[str, type[Plugin]] | None, source: Mapping[str, Any] | None, minor: Minor
 ) -> SchedulerApp:
     """The configured scheduler. Raises InputError for invalid flags, and for invalid files that they name."""
-    from kubestow.cli import effective_flags
+    from kubestow.cli.flags import effective
     from kubestow.cli.scheduler_app import AppOptions, SchedulerApp
 
     app = SchedulerApp.create(
         plugin_references=flags["plugin"],
         plugins=plugins,
         source=flags["config"] if source is None else source,
-        feature_gates=effective_flags.feature_gates(flags),
+        feature_gates=effective.feature_gates(flags),
         minor=minor,
-        seed=effective_flags.seed(flags),
+        seed=effective.seed(flags),
     )
     options = AppOptions(
-        serving=effective_flags.serving_options(flags),
+        serving=effective.serving_options(flags),
         flags=flags.as_text(),
         disabled_metrics=flags["disabled-metrics"],
-        allowed_labels=effective_flags.allowed_labels(flags),
+        allowed_labels=effective.allowed_labels(flags),
         pod_max_in_unschedulable_pods=flags["pod-max-in-unschedulable-pods-duration"].seconds,
         flight_record=flags["flight-record"],
-        flight_record_size=effective_flags.flight_record_size(flags),
-        otlp_endpoint=effective_flags.otlp_endpoint(flags),
+        flight_record_size=effective.flight_record_size(flags),
+        otlp_endpoint=effective.otlp_endpoint(flags),
         trace_sampling=flags["trace-sampling"],
     )
-    configuration = effective_flags.configured(app.configuration, flags, app.gates)
+    configuration = effective.configured(app.configuration, flags, app.gates)
     return replace(app, configuration=configuration, options=options)

@@ -9,15 +9,16 @@ from urllib.parse import quote
 
 import click
 
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, read_live, scheduler_options
+from kubestow.cli.input.cluster import ClusterInput, cluster_options, read_live
+from kubestow.cli.input.pod_names import PodName, namespace_option, optional_pod_name_argument
+from kubestow.cli.input.running_scheduler import configured_as_running, read_report
+from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
-from kubestow.cli.pod_names import PodName, namespace_option, optional_pod_name_argument
-from kubestow.cli.running_scheduler import configured_as_running, read_report
 from kubestow.errors import APIError, InputError, InvalidSelector, KubestowError
 
 if TYPE_CHECKING:
     from kubestow.api.core import Pod
-    from kubestow.cli.inputs import LiveObjects
+    from kubestow.cli.input.cluster import LiveObjects
     from kubestow.client.rest.transport import Transport
     from kubestow.engine.input.cluster_objects import ClusterObjects
 
@@ -240,7 +241,7 @@ async def _read_pod(
     transport: Transport, scheduler: SchedulerInput, namespace: str, name: str
 ) -> dict[str, Any] | LiveObjects:
     """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
-    from kubestow.cli.inputs import list_objects
+    from kubestow.cli.input.cluster import list_objects
 
     await transport.request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")  # 404 if unknown
     report = await read_report(transport, namespace, name)
@@ -326,7 +327,7 @@ def read_selected(
 
     Raises InputError, also for a workload that does not exist, APIError and Unreachable.
     """
-    from kubestow.cli.inputs import list_objects
+    from kubestow.cli.input.cluster import list_objects
 
     if source.clusters:
         cluster = source.read(scheduler)
@@ -358,7 +359,7 @@ def _find_workload(cluster: ClusterObjects, selection: PodSelection) -> dict[str
 
 
 async def _add_queues(transport: Transport, workload: Workload, objects: LiveObjects) -> None:
-    from kubestow.cli.inputs import list_admission_objects
+    from kubestow.cli.input.cluster import list_admission_objects
     from kubestow.engine.job_admission import admission_systems
 
     for name, system in admission_systems().items():

@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from kubestow.cli.command_group import usage_error_text, version_option
-from kubestow.cli.flag_values import BOOL
-from kubestow.cli.scheduler_flags import RUN, Flag, FlagCatalog
+from kubestow.cli.flags.scheduler import RUN, Flag, FlagCatalog
+from kubestow.cli.flags.values import BOOL
 from kubestow.errors import ConfigurationError, InputError
 
 

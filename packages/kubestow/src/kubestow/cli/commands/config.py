@@ -9,7 +9,12 @@ import click
 from msgspec import structs
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.inputs import emulated_version_option, parse_gates, plugin_option, warn_of_gates_without_effect
+from kubestow.cli.input.scheduler import (
+    emulated_version_option,
+    parse_gates,
+    plugin_option,
+    warn_of_gates_without_effect,
+)
 from kubestow.cli.output import MAX_MESSAGE, output_option, print_data
 from kubestow.files import read_file, read_standard_input
 

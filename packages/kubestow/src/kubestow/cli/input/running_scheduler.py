@@ -12,7 +12,8 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, read_live
+from kubestow.cli.input.cluster import ClusterInput, read_live
+from kubestow.cli.input.scheduler import SchedulerInput
 from kubestow.errors import APIError, Unreachable
 
 if TYPE_CHECKING:

@@ -15,12 +15,13 @@ import click
 import msgspec
 
 from kubestow.cli.ending import run_until, wait_for_signal
-from kubestow.cli.inputs import ClusterConnection, SchedulerInput, connection_options, scheduler_options
+from kubestow.cli.input.cluster import ClusterConnection, connection_options
+from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
     from kubestow.api.custom import CustomObject
-    from kubestow.cli.inputs import LiveObjects
+    from kubestow.cli.input.cluster import LiveObjects
     from kubestow.flight_record.writer import SegmentWriter
 
 
@@ -50,7 +51,7 @@ def snapshot(connection: ClusterConnection, scheduler: SchedulerInput, resources
     containers, managed fields, what volume drivers are given, and annotations of projects that scheduling does not
     know.
     """
-    from kubestow.cli.inputs import fetch_objects
+    from kubestow.cli.input.cluster import fetch_objects
     from kubestow.files import write_private
 
     named = {_path(resource): "--resource" for resource in resources}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kubestow.cli.flag_values import (
+from kubestow.cli.flags.values import (
     ADDRESS,
     BOOL,
     DURATION,

@@ -31,10 +31,17 @@ from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
-from kubestow.framework.feasibility import CycleFilterRunner, Feasibility, Mask, PodCapacity, PreFiltered, over_all_rows
+from kubestow.framework.evaluation.feasibility import (
+    CycleFilterRunner,
+    Feasibility,
+    Mask,
+    PodCapacity,
+    PreFiltered,
+    over_all_rows,
+)
+from kubestow.framework.evaluation.result_cache import BoundPlugin, PluginResults
 from kubestow.framework.interface import Plugin, PreFilterResult
-from kubestow.framework.result_cache import BoundPlugin, PluginResults
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
 
 

@@ -12,16 +12,10 @@ from typing import IO, TYPE_CHECKING
 import click
 import msgspec
 
+from kubestow.cli.commands.live import parse_seconds
 from kubestow.cli.ending import run_until, wait_for_signal
-from kubestow.cli.inputs import (
-    ClusterConnection,
-    SchedulerInput,
-    connection_options,
-    newest_valid,
-    scheduler_options,
-    warn_of_gates_without_effect,
-)
-from kubestow.cli.live import parse_seconds
+from kubestow.cli.input.cluster import ClusterConnection, connection_options
+from kubestow.cli.input.scheduler import SchedulerInput, newest_valid, scheduler_options, warn_of_gates_without_effect
 from kubestow.cli.output import OutputForms, emit, print_result, report_written
 from kubestow.errors import InputError, KubestowError
 from kubestow.reports.model import counted
@@ -153,7 +147,7 @@ class _Composition:
 
     def of_record(self, segment: Segment, minor: Minor, monotonic: Callable[[], float]) -> Shadow:
         """The same for a record: the configuration and the gates are the recorded ones, unless others are given."""
-        from kubestow.cli.replay import check_plugins
+        from kubestow.cli.commands.replay import check_plugins
         from kubestow.config import FeatureGates
         from kubestow.flight_record.exact_replay import recorded_gates
 
@@ -210,7 +204,7 @@ async def _watch(
     """Watch a cluster until a signal, or for some seconds. Raises InputError, APIError, Unreachable."""
     from random import Random
 
-    from kubestow.cli.inputs import parse_minor
+    from kubestow.cli.input.scheduler import parse_minor
     from kubestow.client.cluster_client import ClusterClient
     from kubestow.process import WallClock
     from kubestow.rules.minors import Minor
@@ -281,7 +275,7 @@ def _read(path: Path, emulated_version: str, build: _Composition) -> None:
 
 def _read_segment(segment: Segment, emulated_version: str, build: _Composition) -> None:
     from kubestow.api.custom import CustomObject
-    from kubestow.cli.inputs import parse_minor
+    from kubestow.cli.input.scheduler import parse_minor
     from kubestow.flight_record.exact_replay import recorded_minor
     from kubestow.flight_record.redecision import deliver, watched_resources
 

@@ -22,9 +22,16 @@ from kubestow.framework.gang import (
     PlacementScorePlugin,
     Proposal,
 )
-from kubestow.framework.plugin_caller import PluginCaller, hashable, logged_error, may_gate, truth, unless_it_fails
+from kubestow.framework.runtime.plugin_caller import (
+    PluginCaller,
+    hashable,
+    logged_error,
+    may_gate,
+    truth,
+    unless_it_fails,
+)
+from kubestow.framework.runtime.validation import as_gang, as_placement, as_scores, as_status, in_range, unexpected
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.framework.validation import as_gang, as_placement, as_scores, as_status, in_range, unexpected
 
 _NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
 

@@ -10,14 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow.cli.ending import run_until, wait_for_signal
-from kubestow.cli.inputs import (
-    ClusterConnection,
-    is_loopback,
-    newest_valid,
-    parse_minor,
-    plugin_option,
-    warn_of_gates_without_effect,
-)
+from kubestow.cli.input.cluster import ClusterConnection
+from kubestow.cli.input.scheduler import newest_valid, parse_minor, plugin_option, warn_of_gates_without_effect
+from kubestow.http.addresses import is_loopback
 from kubestow.rules.minors import NOT_COMPARED, Minor
 
 if TYPE_CHECKING:

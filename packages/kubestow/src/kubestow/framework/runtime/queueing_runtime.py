@@ -16,7 +16,7 @@ from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import EventRegistration, HintKeys
 from kubestow.framework.interface import Plugin, PreEnqueuePlugin, Queued, SubqueueOrder
-from kubestow.framework.plugin_caller import (
+from kubestow.framework.runtime.plugin_caller import (
     FAILURES,
     ExtensionPointTimer,
     PluginCaller,

@@ -14,7 +14,8 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from kubestow.cli.inputs import DEFAULT_NAMESPACE, ClusterConnection, grouped_options, read_live
+from kubestow.cli.command_group import grouped_options
+from kubestow.cli.input.cluster import DEFAULT_NAMESPACE, ClusterConnection, read_live
 from kubestow.errors import KubestowError
 
 #: How kubectl prints and takes the type of a pod before its name.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubestow.cli.flag_values import BOOL, DURATION, FLOAT, INT, PATH, STRING, STRINGS, one_of
-from kubestow.cli.scheduler_flags import SECTIONS, Flag, FlagCatalog
+from kubestow.cli.flags.scheduler import SECTIONS, Flag, FlagCatalog
+from kubestow.cli.flags.values import BOOL, DURATION, FLOAT, INT, PATH, STRING, STRINGS, one_of
 from kubestow.config import Duration
 from kubestow.rules.minors import NOT_COMPARED
 

@@ -22,7 +22,7 @@ from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.framework.diagnosis import Diagnosis, Rejection
-from kubestow.framework.result_cache import PluginResults
+from kubestow.framework.evaluation.result_cache import PluginResults
 from kubestow.framework.status import Status, Verdict
 
 Mask = NDArray[np.bool_]

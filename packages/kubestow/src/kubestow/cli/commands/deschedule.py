@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.descheduler_flags import DESCHEDULE
-from kubestow.cli.flag_command import FlagCommand, Flags
+from kubestow.cli.flags.command import FlagCommand, Flags
+from kubestow.cli.flags.descheduler import DESCHEDULE
 from kubestow.cli.output import print_result
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.cli.inputs import SchedulerInput
+    from kubestow.cli.input.scheduler import SchedulerInput
     from kubestow.descheduling.descheduler_policy import DeschedulerPolicy
     from kubestow.descheduling.dry_run.loop_report import LoopReport
     from kubestow.descheduling.dry_run.rescheduling import Mode
@@ -65,13 +65,13 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
 
     The exit status is 1 if a plugin failed in the last loop.
     """
-    from kubestow.cli import effective_flags
     from kubestow.cli.ending import run_until, wait_for_signal
+    from kubestow.cli.flags import effective
     from kubestow.client.leader_election import LeaseTimings
     from kubestow.client.rest.transport import RateLimit
     from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions, LeaseOptions
 
-    effective_flags.set_up_logs(flags)
+    effective.set_up_logs(flags)
     lease = None
     if flags["leader-elect"]:
         if flags["leader-elect-resource-lock"] != "leases":
@@ -89,7 +89,7 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
         dry_run=flags["dry-run"],
         mode=_mode(flags),
         scheduler=_scheduler_input(flags).read_for_server(),
-        serving=None if flags["disable-metrics"] or reports_once else effective_flags.serving_options(flags),
+        serving=None if flags["disable-metrics"] or reports_once else effective.serving_options(flags),
         lease=lease,
         rate_limit=RateLimit(flags["client-connection-qps"], flags["client-connection-burst"]),
         seed=_seed(flags["seed"]),
@@ -146,7 +146,7 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
 
 
 def _scheduler_input(flags: Flags) -> SchedulerInput:
-    from kubestow.cli.inputs import SchedulerInput
+    from kubestow.cli.input.scheduler import SchedulerInput
 
     gates = [gate for gate in flags["feature-gates"] if not gate.startswith("EvictionsInBackground=")]
     return SchedulerInput(flags["config"], flags["scheduler-plugin"], ",".join(gates), flags["emulated-version"])

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from kubestow import config
 from kubestow.api.formats.yaml_documents import load_yaml
-from kubestow.cli.flag_command import Flags
+from kubestow.cli.flags.command import Flags
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.files import read_file, write_private
 from kubestow.flight_record.writer import DEFAULT_SIZE, parse_size
