@@ -74,8 +74,9 @@ class Model:
                 if j.started == math.inf and j.arrives <= now
             ]
             total = {"cpu": float(sum(self.cpus))}
-            last = {"held": former.held, "positions": former.position}
-            made = former = plan(Situation(now, ["cpu"], total, free, QUEUES, waiting, running, **last), self.policy)
+            situation = Situation(now, ["cpu"], total, free, QUEUES, waiting, running)
+            situation = replace(situation, held=former.held, positions=former.position)
+            made = former = plan(situation, self.policy)
             by_name = {job.name: job for job in self.jobs}
             for start in made.starts:
                 by_name[start.job.key].started, by_name[start.job.key].placement = now, start.placement
