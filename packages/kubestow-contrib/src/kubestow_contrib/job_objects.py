@@ -40,7 +40,7 @@ def objects_of_job_set(job_set: Object, references: References) -> Iterator[Obje
     for index, replicated in enumerate(_list(spec, "replicatedJobs")):
         path = f"spec.replicatedJobs[{index}]"
         template = replicated.get("template") or {}
-        for number in range(_count(replicated, "replicas", path, 1)):
+        for number in range(count_of(replicated, "replicas", path, 1)):
             job_name = f"{name}-{replicated['name']}-{number}"
             metadata = template.get("metadata") or {}
             labels = {
@@ -59,8 +59,8 @@ def _pods_of_job(
 ) -> Iterator[Object]:
     """The pods of an indexed Job, which is what controllers of jobs make by default."""
     name = job["metadata"]["name"]
-    parallelism = _count(spec, "parallelism", path, 1)
-    count = min(parallelism, _count(spec, "completions", path, parallelism))
+    parallelism = count_of(spec, "parallelism", path, 1)
+    count = min(parallelism, count_of(spec, "completions", path, parallelism))
     job_labels = {**labels, **workloads.job_pod_labels(name, f"job/{job['metadata']['namespace']}/{name}")}
     for number in range(count):
         prefix = workloads.completion_index_prefix(name, number)
@@ -76,8 +76,8 @@ def objects_of_leader_worker_set(leader_worker_set: Object, references: Referenc
     """The leaders and workers of all groups. Raises InvalidObject."""
     spec, name = leader_worker_set["spec"], leader_worker_set["metadata"]["name"]
     template = spec.get("leaderWorkerTemplate") or {}
-    size = _count(template, "size", "spec.leaderWorkerTemplate", 1)
-    for group in range(_count(spec, "replicas", "spec", 1)):
+    size = count_of(template, "size", "spec.leaderWorkerTemplate", 1)
+    for group in range(count_of(spec, "replicas", "spec", 1)):
         for worker in range(size):
             leads = worker == 0 and template.get("leaderTemplate") is not None
             field = "leaderTemplate" if leads else "workerTemplate"
@@ -147,12 +147,12 @@ def _ray_pods(cluster: Object, spec: Object, path: str, origin: Mapping[str, str
     yield _pod(cluster, head.get("template"), head_path, f"{name}-head", labels("head", "headgroup"), {})
     for index, group in enumerate(spec.get("workerGroupSpecs") or ()):
         at = f"{path}.workerGroupSpecs[{index}]"
-        least = _count(group, "minReplicas", at, 0)
-        replicas = max(least, _count(group, "replicas", at, least))
-        replicas = 0 if group.get("suspend") else min(replicas, _count(group, "maxReplicas", at, replicas))
+        least = count_of(group, "minReplicas", at, 0)
+        replicas = max(least, count_of(group, "replicas", at, least))
+        replicas = 0 if group.get("suspend") else min(replicas, count_of(group, "maxReplicas", at, replicas))
         own = labels("worker", group["groupName"])
         prefix = f"{name}-{group['groupName']}-worker-"
-        for number in range(replicas * _count(group, "numOfHosts", at, 1)):
+        for number in range(replicas * count_of(group, "numOfHosts", at, 1)):
             pod_name = generated_name(prefix, generated_suffix(prefix, number))
             yield _pod(cluster, group.get("template"), f"{at}.template", pod_name, own, {})
 
@@ -172,7 +172,7 @@ def objects_of_train_job(train_job: Object, references: References) -> Iterator[
         raise InvalidObject(f"there is no {kind} {name} in the input", path="spec.runtimeRef")
     trainer = spec.get("trainer") or {}
     policy = runtime["spec"].get("mlPolicy") or {}
-    nodes = _count(trainer, "numNodes", "spec.trainer", _count(policy, "numNodes", "spec.mlPolicy", 1))
+    nodes = count_of(trainer, "numNodes", "spec.trainer", count_of(policy, "numNodes", "spec.mlPolicy", 1))
     job_set_spec = copy.deepcopy((runtime["spec"].get("template") or {}).get("spec") or {})
     for replicated in job_set_spec.get("replicatedJobs") or ():
         template = replicated.get("template") or {}
@@ -231,7 +231,8 @@ def _list(of: Object, field: str) -> list[Object]:
     return found
 
 
-def _count(of: Object, field: str, path: str, default: int) -> int:
+def count_of(of: Object, field: str, path: str, default: int) -> int:
+    """A number of pods in a field; ``path`` is that of the object. Raises InvalidObject."""
     value = of.get(field)
     if value is None:
         return default

@@ -17,6 +17,7 @@ from kubestow.errors import InvalidObject
 from kubestow.plugins.registry import References
 from kubestow.rules.owners import controller_reference
 from kubestow.rules.requests import requests_by_spec
+from kubestow_contrib.job_objects import count_of
 from kubestow_contrib.volcano.configuration import SCHEDULER_NAME
 from kubestow_contrib.volcano.pod_groups import GROUP_ANNOTATION, TASK_ANNOTATION, PodGroup
 from kubestow_contrib.volcano.queues import DEFAULT_QUEUE
@@ -27,7 +28,6 @@ _INDEX, _JOB, _QUEUE, _NAMESPACE = (
     f"volcano.sh/{name}" for name in ("task-index", "job-name", "queue-name", "job-namespace")
 )
 _PREEMPTABLE = "volcano.sh/preemptable"
-_MOST_PODS = 1_000_000
 
 
 def objects_of(job: Object, references: References) -> Iterator[Object]:
@@ -42,7 +42,7 @@ def objects_of(job: Object, references: References) -> Iterator[Object]:
         raise InvalidObject("expected at least one task", path="spec.tasks")
     pods = [[_pod(job, task, index, group, reference) for index in range(task.replicas)] for task in tasks]
     needed = {task.name: task.min_available for task in tasks}
-    minimum = _count(spec, "minAvailable", "spec", 0) or sum(needed.values())
+    minimum = count_of(spec, "minAvailable", "spec", 0) or sum(needed.values())
     yield {
         "apiVersion": _API_VERSION,
         "kind": PodGroup.__name__,
@@ -78,11 +78,11 @@ class _Task:
     def __init__(self, task: Object, index: int) -> None:
         path = f"spec.tasks[{index}]"
         self.name: str = task.get("name") or f"default{index}"
-        self.replicas = _count(task, "replicas", path, 0)
+        self.replicas = count_of(task, "replicas", path, 0)
         partitions = task.get("partitionPolicy") or {}
-        partitioned = _count(partitions, "minPartitions", f"{path}.partitionPolicy", 0)
-        least = partitioned * _count(partitions, "partitionSize", f"{path}.partitionPolicy", 0) or self.replicas
-        self.min_available = _count(task, "minAvailable", path, least)
+        partitioned = count_of(partitions, "minPartitions", f"{path}.partitionPolicy", 0)
+        least = partitioned * count_of(partitions, "partitionSize", f"{path}.partitionPolicy", 0) or self.replicas
+        self.min_available = count_of(task, "minAvailable", path, least)
         template = task.get("template")
         if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
             raise InvalidObject("expected a pod template", path=f"{path}.template")
@@ -129,12 +129,3 @@ def _min_resources(tasks: list[_Task], pods: list[list[Object]], minimum: int) -
                 for name, amount in requests_by_spec(convert(Pod, of_task[0])).items():
                     total[name] += amount * taken
     return {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in total.items()}
-
-
-def _count(of: Object, field: str, path: str, default: int) -> int:
-    value = of.get(field)
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_PODS:
-        raise InvalidObject(f"expected a number from 0 to {_MOST_PODS:,}, got {value!r}", path=f"{path}.{field}")
-    return value
