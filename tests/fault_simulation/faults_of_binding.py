@@ -10,7 +10,7 @@ from kubestow.cluster.changes.journal import Journal
 from kubestow.cluster.placed_pods import _ADDED, _DELETED, PlacedPods
 from kubestow.cluster.simulation import Simulation
 from kubestow.cluster.topology.counters import Counters
-from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
+from kubestow.framework.runtime.binding_runtime import BindingRuntime
 from kubestow.scheduling.api_calls import dispatcher
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher, PodBinder
 from kubestow.scheduling.api_calls.pod_reports import PodReports
@@ -53,7 +53,7 @@ def _assumed_twice_forgotten(unreserve: Any) -> Any:
 
 
 def _without_forget(self: BindingContext, cluster: Cluster) -> None:
-    self.profile.runtime.run_unreserve_plugins(self.state, self.info, self.node_name)
+    self.runtime.run_unreserve_plugins(self.state, self.info, self.node_name)
 
 
 def _without_unreserve(self: BindingContext, cluster: Cluster) -> None:
@@ -171,7 +171,7 @@ BINDINGS = [
     PlantedFault("a binding is not reported", left_out(PodReports, "record_binding")),
     PlantedFault(
         "PostBind is not called",
-        replaced(FrameworkRuntime, "run_post_bind_plugins", nothing_async),
+        replaced(BindingRuntime, "run_post_bind_plugins", nothing_async),
         required=(Part.PLUGIN,),
     ),
 ]

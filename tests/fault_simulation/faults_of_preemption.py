@@ -12,7 +12,7 @@ import numpy as np
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.cluster.storage.volumes import Volumes
-from kubestow.framework.runtime import framework_runtime
+from kubestow.framework.runtime import binding_runtime
 from kubestow.framework.runtime.gang_runtime import GangRuntime
 from kubestow.plugins.default_preemption import default_preemption, dry_run
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
@@ -137,7 +137,7 @@ PERMIT = [
     ),
     PlantedFault(
         "PreBind has no time limit",
-        around(framework_runtime, "_within_time_limit", _without_limit),
+        around(binding_runtime, "_within_time_limit", _without_limit),
         required=(Part.PLUGIN,),
     ),
 ]

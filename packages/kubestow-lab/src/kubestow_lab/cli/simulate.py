@@ -72,7 +72,7 @@ def simulate(
     The cluster is what `kubectl get nodes,pods -A -o json` prints; add pvc,pv,sc and other kinds that matter. Its
     pending pods are scheduled first, then those of the workload: pods, and controllers, which create their pods.
     """
-    from kubestow_lab.flow.solvers import require_solvers
+    from kubestow.engine.placement.solvers import require_solvers
     from kubestow_lab.simulation.outcomes import OutcomeState
     from kubestow_lab.simulation.simulation import Simulation
 

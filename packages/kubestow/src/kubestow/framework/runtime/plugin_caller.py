@@ -17,7 +17,13 @@ from typing import Any, NoReturn, Self, TypeVar
 from kubestow.cluster.nodes.views import NodeRows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.gang import GangPreemptionPlugin, GangSource, PlacementGeneratePlugin, PlacementScorePlugin
+from kubestow.framework.gang import (
+    GangPlacementPlugin,
+    GangPreemptionPlugin,
+    GangSource,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+)
 from kubestow.framework.interface import (
     BindPlugin,
     FilterPlugin,
@@ -336,5 +342,7 @@ class ProfilePlugins:
     placement_score: Sequence[tuple[PlacementScorePlugin, int]]
     #: The plugin that defines which pods are a gang; without one every pod is scheduled by itself.
     gang_source: GangSource | None
+    #: The plugin that finds nodes for gangs which do not fit pod after pod.
+    gang_placement: GangPlacementPlugin | None
     #: The plugin that lists the pods which may be evicted for a gang as a whole.
     gang_preemption: GangPreemptionPlugin | None

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.columns import MISSING
-from kubestow_lab.flow import solvers
-from kubestow_lab.gangs.gang_problem import (
+from kubestow.engine.gangs.gang_problem import (
     AFFINITY,
     ANTI_AFFINITY,
     PORTS,
@@ -35,6 +34,7 @@ from kubestow_lab.gangs.gang_problem import (
     GangProblem,
     Spread,
 )
+from kubestow.engine.placement import solvers
 
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -254,7 +254,7 @@ class GangModel:
         if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
             pods = sum(len(kind.pods) for kind in self._problem.kinds) if self._moved is None else 0
             return Solution(Answer.OUT_OF_TIME, None, pods, seconds)
-        placed = np.zeros((len(self._placed), len(self._problem.nodes)), np.int64)
+        placed = np.zeros((len(self._placed), len(self._problem.node_names)), np.int64)
         for number, cell in enumerate(self._cells):
             self._put(placed, cell, number, solver)
         bound = solver.best_objective_bound

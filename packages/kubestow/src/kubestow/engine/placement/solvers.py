@@ -6,7 +6,7 @@ from typing import Any
 
 from kubestow.errors import InputError
 
-_MISSING = "needs OR-Tools, install kubestow-lab[flow]"
+_MISSING = "needs OR-Tools, install kubestow[solvers]"
 
 
 def require_solvers(subject: str) -> None:

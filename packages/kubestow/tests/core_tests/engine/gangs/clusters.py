@@ -14,10 +14,10 @@ from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
+from kubestow.engine.placement.engine_placement import EnginePlacement
 from kubestow.framework.gang import Gang
 from kubestow.framework.profile import Profile
 from kubestow.testing import node, pod
-from kubestow_lab.flow.engine_placement import EnginePlacement
 
 GPU = "nvidia.com/gpu"
 _TERM = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -1,4 +1,4 @@
-"""The decision of ``make benchmark-guard``."""
+"""The tools that compare the performance of versions: ``make benchmark-guard`` and the history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tools.benchmark_guard import ROOT, WORKLOADS, environment_of, excesses, median_ratios
+from tools.performance.checkouts import ROOT, environment_of
+from tools.performance.guard import excesses
+from tools.performance.history import Record, levels, page, record_commits
+from tools.performance.measures import UNITS, WORKLOADS, median_ratios
 
 from kubestow_lab.scheduler_perf.test_cases import Selection, plans
 
@@ -70,3 +73,28 @@ def test_a_checkout_has_its_own_entry_points_and_not_those_of_the_installed_pack
     assert isinstance(installed, dict)
     assert installed["bench"] == "kubestow_lab.cli.bench:bench"
     assert installed["up"] == "kubestow_devcluster.cli.up:up"
+
+
+def recorded(commit: str, ratio: float | None) -> Record:
+    ratios = {} if ratio is None else dict.fromkeys(UNITS, ratio)
+    costs = dict.fromkeys(UNITS, 0.5)
+    return Record(commit, "2026-11-29", f"Change | {commit}", "" if ratio is None else "base", 3, costs, ratios)
+
+
+def test_a_level_is_the_product_of_the_ratios_since_the_first_commit() -> None:
+    found = levels([recorded("a", None), recorded("b", 2.0), recorded("c", 0.75)])
+    assert [each["memory"] for each in found] == [1.0, 2.0, pytest.approx(1.5)]
+
+
+def test_the_page_marks_the_commit_that_made_something_dearer() -> None:
+    text = page([recorded("first", None), recorded("dearer", 1.2), recorded("same", 1.01)])
+    rows = [line for line in text.splitlines() if line.startswith("| 2026")]
+    assert [row.split("`")[1] for row in rows] == ["same", "dearer", "first"]
+    assert ["**" in row for row in rows] == [False, True, False]
+    columns = {row.count(" | ") for row in rows[:2]}
+    assert columns == {len(UNITS) + 1}, "a bar in a subject must not become a column"
+
+
+def test_a_history_follows_main() -> None:
+    with pytest.raises(SystemExit, match="does not descend from"):
+        record_commits(["HEAD", "HEAD"], None, rounds=1)

@@ -9,15 +9,15 @@ from typing import Any
 
 from kubestow.cluster.pods.pod_groups import PodGroupName
 from kubestow.engine.explanation.plain_words import plain_words
+from kubestow.engine.gangs.gang_search import Certificate, GangAnswer, GangSearch, SearchOptions
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, extenders_text, similar
 from kubestow.errors import InputError
 from kubestow.framework.gang import Gang
 from kubestow.framework.profile import Profile
-from kubestow.reports.model import Block, Paragraph, Table, amount_text, counted
+from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 from kubestow.scheduling.decision.result import Unschedulable
-from kubestow_lab.gangs.gang_search import Certificate, GangAnswer, GangSearch, SearchOptions, Shortage
 
 #: So many nodes, and so many topology domains without a placement, are listed.
 _MOST_LISTED = 30
@@ -96,12 +96,12 @@ class GroupExplanation(Displayed):
             there = counted(len(self.answer.pods), "pod without a node exists", "pods without a node exist")
             yield Paragraph(f"{self.name}: {nearest.needed:,} of its pods still need a node, and {there}")
             return
-        at_most = f"at most {counted(nearest.most, 'pod')} of the {nearest.needed:,} that are needed can be placed"
+        at_most = nearest.text
         if nearest.domain:
             at_most += f" in one topology domain, {nearest.domain} of {len(certificates):,}"
         yield Paragraph(f"{self.name}: no placement exists: {at_most}")
         for shortage in nearest.shortages:
-            yield Paragraph(_shortage_text(shortage))
+            yield Paragraph(shortage.text)
         if len(nearest.shortages) > 1:
             yield Paragraph("all of these together; without any one of them there might be a placement", note=True)
         for name, number in nearest.passing.items():
@@ -134,17 +134,6 @@ def _document(certificate: Certificate) -> dict[str, Any]:
         ],
         "passingNodes": dict(certificate.passing),
     }
-
-
-def _shortage_text(shortage: Shortage) -> str:
-    name = shortage.constraint
-    if not shortage.needed:
-        return f"it is kept from being placed by: {name}"
-    needed, free = amount_text(name, shortage.needed), amount_text(name, shortage.free)
-    short = shortage.needed - shortage.free
-    if short > 0:
-        return f"{name}: {needed} needed, {free} free on nodes that pass the filters, {amount_text(name, short)} short"
-    return f"{name}: {needed} needed, and {free} free on nodes that pass the filters, but in parts that do not suffice"
 
 
 def explain_group(

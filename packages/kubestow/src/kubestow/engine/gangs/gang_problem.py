@@ -4,6 +4,8 @@ The pods of a gang are in kinds that no filter tells apart. Filters that look at
 slots and host ports are amounts; between pods of the gang there are anti-affinity, affinity and hard spreading. Every
 constraint here is necessary: the engine accepts no placement that violates one, in whatever order the pods are placed.
 What is not here (filters of other projects, the order of placements) the engine finds when it verifies a solution.
+
+A problem is a copy: it stays as it is when the cluster changes, so it can be searched beside the scheduler.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,7 @@ from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.topology.domains import DomainSums
+from kubestow.engine.placement.modelled_pods import filter_plugin, passes_without_pods
 from kubestow.framework.profile import Profile
 from kubestow.plugins.inter_pod_affinity import ANTI_AFFINITY as REPELLED
 from kubestow.plugins.inter_pod_affinity import EXISTING_ANTI_AFFINITY as REPELLED_BY_EXISTING
@@ -29,7 +33,6 @@ from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow.plugins.pod_topology_spread.constraints import selected_label_keys
 from kubestow.plugins.pod_topology_spread.pod_topology_spread import PodTopologySpread
 from kubestow.rules.pods import HostPort
-from kubestow_lab.flow.equivalence import filter_plugin, passes_without_pods
 
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -84,7 +87,12 @@ class Domains:
     @classmethod
     def of(cls, nodes: Nodes, key: str) -> Domains:
         """The domains of a key among nodes."""
-        return cls(key, nodes.label(key), len(nodes.label_values(key)))
+        return cls(key, nodes.label(key).copy(), len(nodes.label_values(key)))
+
+    def add_to(self, digest: blake2b) -> None:
+        """Add the domains to a digest."""
+        digest.update(self.key.encode())
+        digest.update(self.of_node.tobytes())
 
     @cached_property
     def are_single_nodes(self) -> bool:
@@ -141,13 +149,41 @@ class GangProblem:
     ``free`` has the free amounts by resource, ``slots`` the free pod slots, int64 per node; none is negative.
     """
 
-    nodes: Nodes
+    node_names: Sequence[str]
     kinds: Sequence[Kind]
     free: Mapping[str, Amounts]
     slots: Amounts
     exclusions: Sequence[Exclusion]
     attractions: Sequence[Attraction]
     spreads: Sequence[Spread]
+
+    def digest(self) -> bytes:
+        """Equal for problems that have the same placements, with the same pods on the same nodes."""
+        digest = blake2b(digest_size=16)
+        digest.update("\0".join(self.node_names).encode())
+        for kind in self.kinds:
+            uids = sorted(pod.uid for pod in kind.pods)
+            digest.update(repr((uids, sorted(kind.requests.items()), kind.host_ports)).encode())
+            digest.update(kind.passes.tobytes())
+        for name, free in sorted(self.free.items()):
+            digest.update(name.encode())
+            digest.update(free.tobytes())
+        digest.update(self.slots.tobytes())
+        for exclusion in self.exclusions:
+            digest.update(repr(exclusion.kinds).encode())
+            exclusion.domains.add_to(digest)
+        for attraction in self.attractions:
+            supporters = sorted(attraction.supporters)
+            digest.update(repr((attraction.kind, supporters, attraction.may_be_first)).encode())
+            digest.update(attraction.existing.tobytes())
+            attraction.domains.add_to(digest)
+        for spread in self.spreads:
+            terms = spread.kind, sorted(spread.counted), spread.max_skew, spread.min_domains, spread.counts_itself
+            digest.update(repr(terms).encode())
+            for array in (spread.existing, spread.eligible, spread.included):
+                digest.update(array.tobytes())
+            spread.domains.add_to(digest)
+        return digest.digest()
 
     def capacity(self, number: int, without: Collection[str] = ()) -> Amounts:
         """How many pods of a kind (by number) fit on each node by themselves, int64 per node.
@@ -199,7 +235,7 @@ def formulate_gang(cluster: Cluster, profile: Profile, groups: Iterable[Iterable
     spreading = filter_plugin(profile, PodTopologySpread)
     names = sorted({name for kind in kinds for name in kind.requests})
     return GangProblem(
-        nodes,
+        list(nodes.names),
         kinds,
         {name: np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in names},
         np.maximum(nodes.allowed_pods - nodes.pod_count, 0),
@@ -264,7 +300,7 @@ def _spreads(plugin: PodTopologySpread, nodes: Nodes, kinds: Sequence[Kind]) -> 
                     domains,
                     sums.by_domain.copy(),
                     eligible,
-                    sums.eligible,
+                    sums.eligible.copy(),
                     counted,
                     constraint.max_skew,
                     constraint.min_domains,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from core_tests.engine.gangs.clusters import GPU, gang_of, most_placed, random_case, worker
 from kubestow.api.core import Node, Pod
+from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, SearchOptions
+from kubestow.engine.placement.engine_placement import EnginePlacement
 from kubestow.testing import node, pod
-from kubestow_lab.flow.engine_placement import EnginePlacement
-from kubestow_lab.gangs.gang_search import GangAnswer, GangSearch, SearchOptions, is_satisfied, missing_pods
-from lab_tests.gangs.clusters import GPU, gang_of, most_placed, random_case, worker
 
 _TERM = "requiredDuringSchedulingIgnoredDuringExecution"
 _HOST = "kubernetes.io/hostname"
@@ -52,7 +52,7 @@ def test_a_gang_is_placed_if_and_only_if_some_order_on_some_nodes_is_accepted(fi
         engine = EnginePlacement(scheduler.cache, scheduler.profiles)
         assert all(engine.place(info, name) for info, name in answer.assignments), seed
         placed = {info.uid for info, _ in answer.assignments}
-        assert not answer.is_placed or (len(placed) >= needed and is_satisfied(gang, placed)), seed
+        assert not answer.is_placed or (len(placed) >= needed and gang.is_satisfied(placed)), seed
         found[answer.found_by or "impossible"] += 1
     assert found["scheduler"] and found["impossible"]
 
@@ -207,5 +207,5 @@ def test_members_with_a_node_count() -> None:
     pods = [pod("w9", node="n0", spec={"schedulingGroup": {"podGroupName": "train"}}), *gpu_workers(2, 4)]
     scheduler, profile, gang = gang_of(gpu_nodes(2, 4), pods, 3)
 
-    assert missing_pods(gang) == 2
+    assert gang.missing_pods == 2
     assert GangSearch(scheduler.cache, profile).find(gang).is_placed
