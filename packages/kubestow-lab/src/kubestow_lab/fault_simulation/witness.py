@@ -92,7 +92,7 @@ class Witness:
             return {}
         settled_at, now = process.view.settled_at, process.view.now
         gone = [each.info for each in process.scheduler.cluster.assumed() if not _stays(_known(process, each.info.pod))]
-        return {info.name: now - settled_at[info.uid] for info in gone}
+        return {info.name: now - settled_at.get(info.uid, now) for info in gone}
 
     def _without_nomination(self, process: Process, attempted: Pod) -> list[str]:
         """The pods that have preempted others since the last attempt, have not changed, and are not nominated."""
