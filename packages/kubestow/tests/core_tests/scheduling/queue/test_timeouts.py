@@ -128,7 +128,7 @@ def test_the_time_of_the_next_attempt_is_known_for_pods_that_wait_for_time() -> 
         queue, now = harness.scheduler.queue, harness.scheduler.environment.clock.monotonic
         before = now()
         for name, fields in (("large", {"cpu": "9"}), ("gated", {"gates": ["wait"]})):
-            harness.cluster.put(pod(name, **fields))  # type: ignore[arg-type]
+            harness.cluster.put(pod(name, **fields))
         await harness.settle()
         large, gated = queued(harness, "large"), queued(harness, "gated")
         assert (large.place, gated.place) == (Place.UNSCHEDULABLE, Place.GATED)
