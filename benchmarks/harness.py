@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, get_args, get_origin
 
-from tools.benchmark_guard import ROOT, environment_of
+from tools.performance.checkouts import ROOT, environment_of
 
 Row = tuple[str, dict[str, Any]]
 """A case, and its figures by unit; texts are results without a unit."""
@@ -44,7 +44,7 @@ _SCENARIOS = {
     "end_to_end": ("end-to-end", "shadow-end-to-end", "shared-claim", "failover", "startup"),
     "dashboard": ("dashboard",),
     "devcluster": ("apiserver", "controllers", "up"),
-    "job_queues": ("job-queues", "queue-planning"),
+    "job_queues": ("job-queues", "queue-planning", "without-queues"),
     "offline": ("explain", "gangs", "flow", "deschedule", "fgd"),
     "simulation": ("simulation", "drivers"),
 }

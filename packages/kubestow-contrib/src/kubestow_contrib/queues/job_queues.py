@@ -12,6 +12,7 @@ taken for good.
 
 from __future__ import annotations
 
+import logging
 import math
 import operator
 from collections import Counter, deque
@@ -49,6 +50,7 @@ from kubestow.rules.requests import PODS
 from kubestow_contrib.queues.availability import Demand, Occupation, Placement, PodKind, Reservation
 from kubestow_contrib.queues.configuration import JobQueuesArgs, Queue, read_queues, seconds
 from kubestow_contrib.queues.fair_share import DecayedUsage
+from kubestow_contrib.queues.history import History
 from kubestow_contrib.queues.jobs import Job, JobRecord, Jobs, JobState, KindOfPods, RunTimes, loss_of, requested_by
 from kubestow_contrib.queues.planning import (
     Delay,
@@ -60,13 +62,18 @@ from kubestow_contrib.queues.planning import (
     WaitingJob,
     plan,
 )
-from kubestow_contrib.queues.queue_report import queue_report
+from kubestow_contrib.queues.queue_charts import ReportedNodes
+from kubestow_contrib.queues.queue_report import QueueReport
+from kubestow_contrib.queues.queues_file import with_queues_file
+
+_log = logging.getLogger(__name__)
 
 _NO_JOB = Status.unschedulable("preemption: not eligible without a queue.")
 _NO_VICTIMS = Status.unschedulable("preemption: no jobs have to make way for this one.")
 #: So many jobs that have ended are kept for reports.
 _MOST_RECORDS = 20_000
 _OUTSIDE = "nodes of no flavor"
+_ZONE = "topology.kubernetes.io/zone"
 #: The messages of the pods of so many waiting jobs are kept up to date.
 _MOST_MESSAGES = 50
 #: How long evicted pods take to leave, in seconds.
@@ -78,10 +85,11 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
 
     name = "JobQueues"
     Args = JobQueuesArgs
+    report_title = "Job queues"
     events_to_register = ()  # rounds admit jobs, not events
 
     def __init__(self, args: JobQueuesArgs | None, handle: Handle) -> None:
-        args = (args or JobQueuesArgs()).with_file()
+        args = with_queues_file(args or JobQueuesArgs(), partial(_log.warning, "Queues of another project: %s"))
         super().__init__(args, handle)
         self._scheduler = handle if isinstance(handle, BatchHandle) else None
         self.queues: Mapping[str, Queue] = read_queues(args)
@@ -98,14 +106,18 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         )
         self._settle, self._timeout = seconds(args.settle_time), seconds(args.placement_timeout)
         self._min_run_time = seconds(args.preemption.min_run_time)
+        self.history = History(list(self.queues))
         self.jobs = Jobs(
             handle.cluster,
             self.now,
             queues=leaves,
+            queue_keys=args.queue_keys,
+            namespace_queues=args.namespace_queues,
             default_queue=args.default_queue,
             is_ours=self._is_ours,
             run_times=RunTimes(seconds(args.assumed_run_time)),
             on_end=self._ended,
+            on_run=self.history.add,
         )
         self._usage = {name: DecayedUsage(seconds(args.fair_share.usage_half_life)) for name in self.queues}
         #: The jobs that have to make way for an admitted one, by the key of that.
@@ -215,6 +227,9 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         self._return_unplaced(now)
         situation = self.observe()
         self.plan = plan(situation, self.policy)
+        shares = self.plan.shares
+        assert shares is not None
+        self.history.sample(now, situation.total, shares.allocated, shares.fair)
         self._carry_out(self.plan, now)
         self._next_round = min(self._times_of_change(now), default=math.inf)
 
@@ -344,7 +359,8 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
                     )
         total = {name: float(nodes.allocatable(name).sum()) for name in resources if name != PODS}
         usage = self._observe_usage(jobs, total, now)
-        return Situation(now, resources, total, free, self.queues, waiting, running, flavors, usage, self.plan.held)
+        held, positions = self.plan.held, self.plan.position
+        return Situation(now, resources, total, free, self.queues, waiting, running, flavors, usage, held, positions)
 
     def builder(self, resources: Sequence[str], flavors: Sequence[tuple[str, NDArray[np.bool_]]]) -> DemandBuilder:
         """What makes demands that are measured in some resources, on the nodes that there are."""
@@ -460,9 +476,23 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
                 JobRecord(job.name, job.queue, job.most_pods, job.arrived, job.started, self.now(), job.first_reserved)
             )
 
-    def report(self) -> PluginReport:
-        """Queues with their waits and shares, reservations, and jobs."""
-        return queue_report(self.queues, self.records, list(self.jobs.by_key.values()), self.plan, self.now())
+    def report(self, *, from_now: bool = False) -> PluginReport:
+        """Queues with their waits and shares over time, reservations, and jobs on nodes over time."""
+        nodes, table = self.handle.cluster.all_nodes(), self.handle.cluster.nodes
+        zones = [each.metadata.labels.get(_ZONE, "") for each in table.objects]
+        allocatable = {name: nodes.allocatable(name).tolist() for name in self.history.resources}
+        return QueueReport(
+            self.queues,
+            self.records,
+            list(self.jobs.by_key.values()),
+            self.plan,
+            self.now(),
+            self.history,
+            self.jobs.run_times,
+            ReportedNodes(list(table.names), zones, allocatable),
+            self._nodes,
+            from_now,
+        ).report()
 
 
 class DemandBuilder:

@@ -1,18 +1,25 @@
-"""A simulated device driver and resource claim controller."""
+"""A simulated device driver and resource claim controller.
+
+Some claims, and the devices of one node, are published after the faults, when pods have waited for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Iterator, Set
 from random import Random
 from typing import Any, NoReturn
 
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim, ResourceSlice
 from kubestow.testing.devices import claim, device_class, slice_of
-from kubestow_lab.fault_simulation.actors.control_loop import run_control_loop
+from kubestow_lab.fault_simulation.actors import run_control_loop
+from kubestow_lab.fault_simulation.actors.users import CreatePod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_status
 
 _CLAIMS = ("gpu-0", "gpu-1", "gpu-2")
+_LATE_CLAIMS, _LATE_NODE = ("gpu-late", "gpu-of-late-node"), "node-1"
+#: More claims than a node has devices.
+_RIVAL_CLAIMS = ("gpu-rival-0", "gpu-rival-1", "gpu-rival-2")
 
 
 class Devices:
@@ -23,6 +30,41 @@ class Devices:
         self._created = 0
         #: Whether unused claims are recreated at random.
         self.churn = True
+        #: Whether the devices of one node are published.
+        self._has_late_devices = False
+
+    def helpful_changes(self, create_pod: CreatePod) -> Iterator[Callable[[], None]]:
+        """Changes that can make pods schedulable, to be made one after the other; first pods that wait for them."""
+
+        def await_late_claims() -> None:
+            for name, node_name in zip(_LATE_CLAIMS, ("", _LATE_NODE), strict=True):
+                create_pod(_claiming(name), node_name)
+
+        def use_up_a_node() -> None:
+            node_name = self._random.choice(sorted(self._server.nodes()) or [_LATE_NODE])
+            for name in _RIVAL_CLAIMS:
+                self._put_claim(name)
+                create_pod(_claiming(name), node_name)
+
+        yield from (await_late_claims, self._create_late_claims, self._publish_late_devices)
+        yield from (use_up_a_node, self._finish_users_of_claim)
+
+    def _create_late_claims(self) -> None:
+        for name in _LATE_CLAIMS:
+            self._put_claim(name)
+
+    def _publish_late_devices(self) -> None:
+        self._has_late_devices = True
+        self._publish_slices()
+
+    def _finish_users_of_claim(self) -> None:
+        """End all pods that use an allocated claim, one of the rivals if there are any; the claim is released then."""
+        held = [each.metadata.name for each in self._server.objects(ResourceClaim) if each.status.allocation]
+        held = [name for name in held if name in _RIVAL_CLAIMS] or held
+        chosen = self._random.choice(held) if held else None
+        for pod in self._server.pods():
+            if chosen in claims_of(pod) and pod.spec.node_name and not ended(pod):
+                self._server.put(with_status(pod, phase="Succeeded"))
 
     async def run(self) -> NoReturn:
         """Run until cancelled."""
@@ -41,7 +83,7 @@ class Devices:
 
     def spec_part(self) -> dict[str, Any]:
         """A part of a pod spec that claims a device."""
-        return {"resourceClaims": [{"name": "gpu", "resourceClaimName": self._random.choice(_CLAIMS)}]}
+        return _claiming(self._random.choice((*_CLAIMS, "gpu-late")))
 
     def _put_claim(self, name: str) -> None:
         self._created += 1
@@ -50,6 +92,8 @@ class Devices:
     def _publish_slices(self) -> None:
         """Publish two devices per node, and remove the slices of deleted nodes."""
         nodes = self._server.nodes()
+        if not self._has_late_devices:
+            nodes.pop(_LATE_NODE, None)
         slices = {each.spec.node_name: each for each in self._server.objects(ResourceSlice)}
         for name in sorted(nodes.keys() - slices.keys()):
             self._server.put(slice_of("d0", "d1", node=name))
@@ -76,6 +120,16 @@ class Devices:
         return True
 
 
+def _claiming(name: str) -> dict[str, Any]:
+    return {"resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}
+
+
 def claims_of(pod: Pod) -> list[str]:
     """The names of the resource claims of a pod."""
     return [each.resource_claim_name for each in pod.spec.resource_claims if each.resource_claim_name]
+
+
+def devices_of(claim: ResourceClaim) -> list[tuple[str, str]]:
+    """Pool and name of the devices that are allocated to a claim."""
+    allocation = claim.status.allocation
+    return [] if allocation is None else [(result.pool, result.device) for result in allocation.devices.results]

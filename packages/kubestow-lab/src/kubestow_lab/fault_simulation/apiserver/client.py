@@ -18,14 +18,17 @@ from kubestow.api.core import Pod
 from kubestow.client.reflector import Reflector
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
+from kubestow.testing.virtual_time import VirtualClock
 from kubestow_lab.fault_simulation.apiserver.claim_client import ClaimClient
-from kubestow_lab.fault_simulation.apiserver.context import SimulationContext
+from kubestow_lab.fault_simulation.apiserver.outages import Outages
+from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
 from kubestow_lab.fault_simulation.apiserver.transport import SimulatedTransport
 from kubestow_lab.fault_simulation.apiserver.watch import UnreliableWatch
 from kubestow_lab.fault_simulation.apiserver.watch_view import WatchView
 from kubestow_lab.fault_simulation.event_loop import run_unfrozen
-from kubestow_lab.fault_simulation.faults import Fault
-from kubestow_lab.fault_simulation.marks import Mark
+from kubestow_lab.fault_simulation.faults import Fault, Faults
+from kubestow_lab.fault_simulation.marks import Mark, Marks
+from kubestow_lab.fault_simulation.trace import Trace
 
 T = TypeVar("T")
 
@@ -50,11 +53,30 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True)
-class BindHooks:
-    """Called with the uid of a pod before a binding is sent, and with the node's name after the server has bound it."""
+class SimulationContext:
+    """What all processes share: server, outages, virtual time, faults, trace, and the marks that were reached."""
 
-    before: Callable[[str], None]
-    after: Callable[[str, str], None]
+    server: SimulatedServer
+    outages: Outages
+    clock: VirtualClock
+    faults: Faults
+    trace: Trace
+    marks: Marks
+
+
+@dataclass(frozen=True)
+class ClientHooks:
+    """Called with the uid of a pod before a binding is sent, and with the node's name after the server has bound it.
+
+    ``written`` and ``cancelled`` are called with what another write requests before it is sent, and with any write that
+    is cancelled on its way; ``recorded`` with each event that is reported.
+    """
+
+    before_binding: Callable[[str], None]
+    bound: Callable[[str, str], None]
+    written: Callable[[str], None]
+    cancelled: Callable[[str], None]
+    recorded: Callable[[EventRecord], None]
 
 
 class SimulatedClient:
@@ -70,7 +92,7 @@ class SimulatedClient:
         context: SimulationContext,
         view: WatchView,
         *,
-        hooks: BindHooks,
+        hooks: ClientHooks,
         clock: Clock,
         random: Random,
         http: bool,
@@ -117,9 +139,9 @@ class SimulatedClient:
             if self._faults.forbids(pod.uid, asyncio.get_running_loop().time()):
                 raise APIError(403, "Forbidden", f"pod {pod.name} must not be bound now")
             self._server.bind(pod, node_name, by=self.name)
-            self._hooks.after(pod.uid, node_name)
+            self._hooks.bound(pod.uid, node_name)
 
-        self._hooks.before(pod.uid)
+        self._hooks.before_binding(pod.uid)
         self.binding.add(pod.uid)
         try:
             await self._request(f"bind {pod.name} {node_name}", effect)
@@ -166,6 +188,7 @@ class SimulatedClient:
         return ClaimClient(self._server, self._request, self._marks)
 
     def record(self, event: EventRecord) -> None:
+        self._hooks.recorded(event)
         self._trace.note(self.name, event.reason, event.regarding.name, event.note)
 
     async def _request(self, what: str, effect: Callable[[], T]) -> T:
@@ -176,11 +199,15 @@ class SimulatedClient:
         if "/leases" not in what:  # the trace records changes of the holder, not every renewal
             self._trace.note(self.name, "requests", what)
         self._note_request(what)
+        if what.startswith(("patch", "delete")):
+            self._hooks.written(what)
         restarts = self._outages.restarts
         try:
             await self._network_delay()
             await self._outages.admit()
         except asyncio.CancelledError:
+            if what.startswith(("bind", "patch", "delete")):
+                self._hooks.cancelled(what)
             takes_effect = self._faults.random.random() < 0.5
             if what.startswith("bind"):
                 self._marks.reach(Mark.BINDING_OF_KILLED if takes_effect else Mark.BINDING_LOST_WITH_KILLED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,14 +12,10 @@ from kubestow.cli.input.pod_names import PodName, pod_argument
 from kubestow.cli.input.running_scheduler import configured_as_running
 from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output import OUTPUTS, OutputForms, emit, print_result, with_versions
-from kubestow.errors import InputError
 
 if TYPE_CHECKING:
     from kubestow.engine.explanation.explanation import Explanation
     from kubestow.engine.explanation.node_tables import NodeComparison
-
-#: Other distributions register here what they explain, by the type of the object.
-_EXPLANATIONS = "kubestow.explanations"
 
 
 @click.command()
@@ -95,13 +90,11 @@ def explain(
 def _explain_group(
     name: str, source: ClusterInput, scheduler: SchedulerInput, outputs: tuple[tuple[str, str], ...]
 ) -> int:
-    """Explain a pod group, which the laboratory can. Raises InputError without it, and as it does."""
-    found = entry_points(group=_EXPLANATIONS, name="podgroup")
-    if not found:
-        raise InputError(f"podgroup {name}", "to explain pod groups, install kubestow-lab[flow]")
+    from kubestow.engine.gangs.group_explanation import explain_group
+
     cluster = source.read(scheduler)
     options = scheduler.read(cluster)
-    explained = found["podgroup"].load()(cluster, name, options)
+    explained = explain_group(cluster, name, options)
     for remark in explained.remarks:
         click.echo(f"remark: {remark}", err=True)
     document = with_versions(explained.document, options.gates.minor, cluster.server_version)

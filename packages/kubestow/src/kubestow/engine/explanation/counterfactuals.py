@@ -182,7 +182,7 @@ class CounterfactualSearch:
 
     def _place(self, change: Change, pod: PodInfo, undo: ExitStack) -> bool:
         """Place one pod in a simulation; False if it does not fit."""
-        cache, runtime = self._scheduler.cache, self._profile.runtime
+        cache, runtime = self._scheduler.cache, self._profile.binding
         decision = self._decide(change, unbound(pod.pod))
         if decision is None:
             return False

@@ -170,7 +170,8 @@ class Ranking:
         self._generation = NEVER
         #: What the normalizing plugins contribute, int64; None if it is the same for all feasible nodes.
         self._normalized: NDArray[np.int64] | None = None
-        self._totals: NDArray[np.int64] = np.zeros(0, np.int64)
+        #: The total of each row, int64, without what is the same for all feasible nodes.
+        self.totals: NDArray[np.int64] = np.zeros(0, np.int64)
         #: The highest total and the rows that have it, in order (intp); None when they have to be searched for.
         self._highest = _INFEASIBLE
         self._best: NDArray[np.intp] | None = None
@@ -182,12 +183,12 @@ class Ranking:
         self._sums.update(cluster, before, rows)
         if self._normalize(cluster, pod, feasibility, before) or rows is None:
             sums = self._sums.sums
-            self._totals = sums.copy() if self._normalized is None else sums + self._normalized
+            self.totals = sums.copy() if self._normalized is None else sums + self._normalized
             if feasibility.count < len(sums):
-                np.copyto(self._totals, _INFEASIBLE, where=~feasibility.passing)
+                np.copyto(self.totals, _INFEASIBLE, where=~feasibility.passing)
             self._best = None
         else:
-            passing, sums, totals = feasibility.passing, self._sums.sums, self._totals
+            passing, sums, totals = feasibility.passing, self._sums.sums, self.totals
             for row in rows:
                 total = _INFEASIBLE
                 if passing.item(row):
@@ -215,8 +216,8 @@ class Ranking:
     def find_best(self) -> NDArray[np.intp]:
         """The rows with the highest total, intp, in order; valid until the next update."""
         if self._best is None:
-            self._highest = self._totals.item(self._totals.argmax())
-            self._best = np.equal(self._totals, self._highest).nonzero()[0]
+            self._highest = self.totals.item(self.totals.argmax())
+            self._best = np.equal(self.totals, self._highest).nonzero()[0]
         return self._best
 
     def _normalize(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility, before: Generation) -> bool:
@@ -236,7 +237,7 @@ class Ranking:
         if (
             self._normalized is not None
             and not cluster.change_window.bits(before) & self._normalizing_bits
-            and np.array_equal(self._totals != _INFEASIBLE, feasibility.passing)
+            and np.array_equal(self.totals != _INFEASIBLE, feasibility.passing)
         ):
             return False
         rows = feasibility.rows
@@ -536,9 +537,21 @@ class Evaluation:
 
     def find_best(self, pod: PodInfo, feasibility: Feasibility) -> NDArray[np.intp]:
         """The feasible rows with the highest total, intp, in order; there must be feasible ones. Raises PluginError."""
+        ranking = self._updated_ranking(pod, feasibility)
+        if ranking is None:
+            return best_rows(self.compute_totals(pod, feasibility.rows), feasibility.rows)
+        return ranking.find_best()
+
+    def find_totals(self, pod: PodInfo, feasibility: Feasibility) -> NDArray[np.int64]:
+        """The totals of the feasible rows, int64, which may all lack the same amount. Raises PluginError."""
+        ranking = self._updated_ranking(pod, feasibility)
+        return self.compute_totals(pod, feasibility.rows) if ranking is None else ranking.totals[feasibility.rows]
+
+    def _updated_ranking(self, pod: PodInfo, feasibility: Feasibility) -> Ranking | None:
+        """The ranking of the feasible rows; None where their totals have to be computed. Raises PluginError."""
         ranking = self._ranking
         if ranking is None or feasibility.ranked_in != self.run_count:
-            return best_rows(self.compute_totals(pod, feasibility.rows), feasibility.rows)
+            return None
         with self._runtime.timer("Score", began=feasibility.ended):
             changes = self._cluster.change_window.bits(self._scored)
             for results, _ in self._scores:
@@ -546,7 +559,7 @@ class Evaluation:
                     results.refresh_scores(self._cluster, pod)
             self._scored = self._cluster.change_window.generation
             ranking.update(self._cluster, pod, feasibility)
-        return ranking.find_best()
+        return ranking
 
     def _begin_scoring(self, pod: PodInfo, nodes: Nodes) -> int:
         """Run PreScore of plugins that do not score; the event bits of the changes since the scores were computed."""

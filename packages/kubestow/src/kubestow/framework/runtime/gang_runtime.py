@@ -30,7 +30,15 @@ from kubestow.framework.runtime.plugin_caller import (
     truth,
     unless_it_fails,
 )
-from kubestow.framework.runtime.validation import as_gang, as_placement, as_scores, as_status, in_range, unexpected
+from kubestow.framework.runtime.validation import (
+    as_assignments,
+    as_gang,
+    as_placement,
+    as_scores,
+    as_status,
+    in_range,
+    unexpected,
+)
 from kubestow.framework.status import SUCCESS, Code, Status
 
 _NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
@@ -117,6 +125,19 @@ class GangRuntime(PluginCaller):
         if not isinstance(units, Status):
             raise unexpected(plugin, "PodGroupPostFilter", units, expected="Evictable or a Status")
         return as_status(plugin, "PodGroupPostFilter", units)
+
+    def place_gang(self, gang: Gang, pods: Sequence[PodInfo]) -> Sequence[tuple[PodInfo, str]] | Status:
+        """What the plugin that finds nodes for gangs answers; SUCCESS without one, or for no nodes at all.
+
+        ``pods`` are the members without a node. Raises PluginError.
+        """
+        plugin = self.plugins.gang_placement
+        if plugin is None:
+            return SUCCESS
+        found = self.call(plugin, "PlaceGang", plugin.place_gang, gang, pods)
+        if found is None or isinstance(found, Status):
+            return as_status(plugin, "PlaceGang", found).by(plugin.name)
+        return as_assignments(plugin, found) or SUCCESS
 
     # -- placements of a gang --------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ result is *right* is not checked here: see :mod:`kubestow.testing.contract`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from math import isnan
 from typing import Any
 
@@ -163,6 +163,20 @@ def as_placement(plugin: Plugin, result: Any) -> Placement:
         problem = f"returned a Placement of {type(result.nodes).__name__}, expected Nodes"
         raise PluginError(plugin.name, "PlacementGenerate", problem)
     return result
+
+
+def as_assignments(plugin: Plugin, result: Any) -> list[tuple[PodInfo, str]]:
+    """The pods and their nodes of PlaceGang. Raises PluginError for anything else."""
+    if not isinstance(result, Iterable):
+        raise unexpected(plugin, "PlaceGang", result, expected="pods with their nodes, or a Status")
+    assignments = list(result)
+    for each in assignments:
+        match each:
+            case (PodInfo(), str()):
+                pass
+            case _:
+                raise PluginError(plugin.name, "PlaceGang", "returned pods that are not with the names of their nodes")
+    return assignments
 
 
 def unexpected(plugin: Plugin, extension_point: str, result: object, *, expected: str) -> PluginError:

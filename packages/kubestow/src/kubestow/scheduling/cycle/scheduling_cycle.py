@@ -58,12 +58,12 @@ class SchedulingCycle:
         self._cluster.assume(info, node_name)
         if nominated and nominated != node_name:
             self._queue.requeue_for_freed_nomination(info, nominated)
-        profile = self._pipeline.profiles[info.spec.scheduler_name]
+        runtime = self._pipeline.profiles[info.spec.scheduler_name].binding.for_attempt(info)
         timeouts: dict[str, float] = {}
-        status = profile.runtime.run_reserve_plugins(state, info, node_name)
+        status = runtime.run_reserve_plugins(state, info, node_name)
         if status.ok:
-            status, timeouts = profile.runtime.run_permit_plugins(state, info, node_name)
-        context = BindingContext(queued, info, node_name, state, profile, timeouts)
+            status, timeouts = runtime.run_permit_plugins(state, info, node_name)
+        context = BindingContext(queued, info, node_name, state, runtime, timeouts)
         if status.ok:
             (start_binding or self._binding_cycles.start)(context)
         else:
@@ -74,11 +74,17 @@ class SchedulingCycle:
     async def decide(self, info: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide about a pod, and report the decision to the observer. An unexpected failure costs one attempt."""
         self._observer.decision_started(info)
+        runtime = self._pipeline.profiles[info.spec.scheduler_name].runtime
+        observer = runtime.observer
+        if observer is not None:
+            runtime.observer = observer.for_attempt(info)
         began = self._duration_clock()
         try:
             decision = await self._pipeline.decide(info, scope)
         except Exception as error:
             decision = _unexpected_failure(info, error)
+        finally:
+            runtime.observer = observer
         if isinstance(decision, Failed) and decision.error is not None:
             _log_plugin_error(decision.pod, decision.error)
         self._observer.decision_made(decision, self._duration_clock() - began)
