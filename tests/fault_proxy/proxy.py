@@ -49,14 +49,14 @@ class FaultProxy:
         )
 
     @asynccontextmanager
-    async def serving(self, client: str, port: int = 0) -> AsyncIterator[str]:
+    async def serving(self, client: str) -> AsyncIterator[str]:
         """Listen for one client; its URL."""
 
         async def handle(incoming: web.BaseRequest) -> web.StreamResponse:
             return await self._handle(client, incoming)
 
         listener = HTTPListener(handle, name=f"fault proxy of {client}", max_line_size=65536, shutdown_seconds=0.1)
-        port = await listener.listen("127.0.0.1", port)
+        port = await listener.listen("127.0.0.1", 0)
         try:
             yield f"http://127.0.0.1:{port}"
         finally:

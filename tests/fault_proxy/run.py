@@ -23,8 +23,8 @@ from tests.fault_proxy.observation import Observations, observers
 from tests.fault_proxy.proxy import FaultProxy
 from tests.fault_proxy.schedulers import SAMPLE_INTERVAL, SchedulerProcess, running
 
-#: Seconds of the Lease, of its renewal and of a retry: kube-scheduler's.
-LEASE_DURATION, RENEW_DEADLINE, RETRY_PERIOD = 15.0, 10.0, 2.0
+#: Seconds that the Lease lasts, by default.
+_LEASE_DURATION = 15.0
 #: Seconds from one partition of a scheduler to the next, and of a partition, at most.
 _PARTITION_INTERVAL, _PARTITION = 180.0, 25.0
 
@@ -42,7 +42,6 @@ class RunOptions:
     calm_seconds: float = 180.0
     #: The log files of the schedulers; a temporary directory without it.
     directory: Path | None = None
-    lease_scale: float = 1.0
 
 
 async def run(credentials: Credentials, options: RunOptions) -> dict[str, Any]:
@@ -67,11 +66,9 @@ async def run(credentials: Credentials, options: RunOptions) -> dict[str, Any]:
             stack.callback(each.cancel)
         proxy = FaultProxy(credentials, faults, observations, clock)
         stack.push_async_callback(proxy.close)
+        names = [f"scheduler-{number}" for number in range(options.schedulers)]
         schedulers = [
-            SchedulerProcess(
-                name, await stack.enter_async_context(proxy.serving(name)), directory, _lease_arguments(options)
-            )
-            for name in (f"scheduler-{number}" for number in range(options.schedulers))
+            SchedulerProcess(name, await stack.enter_async_context(proxy.serving(name)), directory) for name in names
         ]
         await stack.enter_async_context(running(schedulers))
         await _disturb(churn, faults, schedulers, options)
@@ -79,12 +76,6 @@ async def run(credentials: Credentials, options: RunOptions) -> dict[str, Any]:
         calm = await _calm(churn, observations, options)
         await churn.remove_everything()
     return _report(options, observations, faults, schedulers, churn, calm)
-
-
-def _lease_arguments(options: RunOptions) -> tuple[str, ...]:
-    scale = options.lease_scale
-    timings = {"lease-duration": LEASE_DURATION, "renew-deadline": RENEW_DEADLINE, "retry-period": RETRY_PERIOD}
-    return tuple(f"--leader-elect-{name}={round(seconds * scale * 1000)}ms" for name, seconds in timings.items())
 
 
 async def _disturb(churn: Churn, faults: Faults, schedulers: list[SchedulerProcess], options: RunOptions) -> None:
@@ -130,7 +121,7 @@ def _report(
     violations = list(observations.violations)
     violations += rules.bindings_take_effect_once(bindings)
     violations += rules.only_the_leader_binds(bindings, leases)
-    violations += rules.a_lease_expires_before_it_is_taken(leases, LEASE_DURATION * options.lease_scale)
+    violations += rules.a_lease_expires_before_it_is_taken(leases, _LEASE_DURATION)
     for scheduler in schedulers:
         violations += scheduler.violations
         for number, samples in enumerate(scheduler.resident):

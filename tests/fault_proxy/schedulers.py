@@ -29,7 +29,6 @@ class SchedulerProcess:
     name: str
     url: str
     directory: Path
-    arguments: tuple[str, ...] = ()
     lost_leases: int = 0
     violations: list[str] = field(default_factory=list)
     resident: list[list[int]] = field(default_factory=list)
@@ -51,7 +50,7 @@ class SchedulerProcess:
             await asyncio.sleep(1)
 
     async def _start(self, log: Path) -> asyncio.subprocess.Process:
-        options = ("--secure-port=0", "--leader-elect=true", "--authentication-skip-lookup", *self.arguments)
+        options = ("--secure-port=0", "--leader-elect=true", "--authentication-skip-lookup")
         with log.open("wb") as stream:
             return await asyncio.create_subprocess_exec(
                 *_COMMAND, f"--master={self.url}", *options, stdout=stream, stderr=stream

@@ -41,7 +41,7 @@ _FAULT_INTERVAL = 0.15
 
 
 class Setting(NamedTuple):
-    """What a running server is told: seconds of a commit, seconds that its clock is wrong, or events to drop."""
+    """A setting of a running server: seconds of a commit, seconds that its clock is wrong, or events to keep."""
 
     name: Literal["commit", "clock", "compact"]
     value: float

@@ -1,4 +1,4 @@
-"""Differential fuzzing: decisions of a kube-scheduler beside those made here, about scenarios that none has seen.
+"""Differential fuzzing: decisions of a kube-scheduler beside those made here, about mutated recorded cases.
 
 :mod:`.scenarios` makes scenarios from recorded cases: parts of them are left out, changed and exchanged.
 :mod:`.reference_cluster` plays a scenario on a cluster with a kube-scheduler and observes what that decides.

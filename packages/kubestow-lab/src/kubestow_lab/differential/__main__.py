@@ -1,4 +1,4 @@
-"""Compare decisions about mutated scenarios with those of a kube-scheduler, for a while.
+"""Compare decisions about mutated scenarios with those of a kube-scheduler, for a while or until Ctrl-C.
 
     python -m kubestow_lab.differential --kubeconfig K --minutes 60 tests/conformance/corpus
 
@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -20,6 +21,7 @@ from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.plugins import in_tree_registry
 from kubestow.process import WallClock
+from kubestow.rules.minors import Minor
 from kubestow_lab.conformance.recorded_cases import Case
 from kubestow_lab.differential.fuzzing import Fuzzer, append_case
 from kubestow_lab.differential.reference_cluster import ReferenceCluster, server_minor
@@ -38,20 +40,25 @@ async def _fuzz(options: argparse.Namespace) -> int:
         async def play(scenario: Scenario, settle_seconds: float) -> Case | None:
             return await cluster.play(scenario, settle_seconds=settle_seconds)
 
-        fuzzer = Fuzzer(play, in_tree_registry(minor))
-        end, differences = time.monotonic() + 60 * options.minutes, 0
-        while time.monotonic() < end:
-            difference = await fuzzer.try_scenario(mutator.draw())
-            if difference is not None:
-                differences += 1
-                print(difference, flush=True)  # noqa: T201
-                append_case(options.differences, difference.case)
+        fuzzer, differences = Fuzzer(play, in_tree_registry(minor)), 0
+        end = None if options.minutes is None else time.monotonic() + 60 * options.minutes
+        try:
+            while end is None or time.monotonic() < end:
+                difference = await fuzzer.try_scenario(mutator.draw())
+                if difference is not None:
+                    differences += 1
+                    print(difference, flush=True)  # noqa: T201
+                    append_case(options.differences, difference.case)
+        finally:
+            _print_counts(fuzzer.counts, minor)
         await cluster.empty()
-    total = sum(fuzzer.counts.values())
-    print(f"{total:,} scenarios, beside kube-scheduler {minor}")  # noqa: T201
-    for verdict, number in sorted(fuzzer.counts.items()):
-        print(f"{number:>8,} {verdict}")  # noqa: T201
     return int(differences > 0)
+
+
+def _print_counts(counts: Mapping[str, int], minor: Minor) -> None:
+    print(f"{sum(counts.values()):,} scenarios, beside kube-scheduler {minor}")  # noqa: T201
+    for verdict, number in sorted(counts.items()):
+        print(f"{number:>8,} {verdict}", flush=True)  # noqa: T201
 
 
 def main() -> int:
@@ -59,10 +66,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m kubestow_lab.differential", description=__doc__)
     parser.add_argument("recordings", nargs="+", type=Path, help="folders of recorded cases")
     parser.add_argument("--kubeconfig", required=True)
-    parser.add_argument("--minutes", type=float, default=60.0, help="default: %(default)s")
+    parser.add_argument("--minutes", type=float, help="default: until Ctrl-C")
     parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
     parser.add_argument("--differences", type=Path, default=Path("differences.jsonl.gz"), help="default: %(default)s")
-    return asyncio.run(_fuzz(parser.parse_args()))
+    try:
+        return asyncio.run(_fuzz(parser.parse_args()))
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

@@ -16,17 +16,16 @@ from typing import Any
 from kubestow.client.rest.transport import JSON, MERGE_PATCH, Transport
 from kubestow.errors import APIError, KubestowError
 from kubestow.rules.minors import Minor
-from kubestow.scheduling.events.resources import WATCHED
+from kubestow.scheduling.events.resources import NAMESPACES, PODS, WATCHED
 from kubestow.scheduling.interfaces import Resource
 from kubestow_lab.conformance.recorded_cases import Case, Object
 from kubestow_lab.differential.scenarios import Scenario
 
-#: What the scheduler reads and scenarios may have, in the order of creation.
-_RESOURCES = {resource.plural: resource for resource in WATCHED if resource.plural not in ("podgroups",)}
-_ORDER = [plural for plural in _RESOURCES if plural != "pods"] + ["pods"]
+#: What the scheduler reads and scenarios may have, in the order of creation: pods last.
+_RESOURCES = [resource for resource in WATCHED if resource.plural != "podgroups"]
 _KEPT_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-#: Objects of the cluster itself.
-_KEPT = {("services", "kubernetes")}
+#: The service of the API server, which is no part of a scenario.
+_OWN_SERVICE = ("services", "kubernetes")
 _PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 #: Metadata that the API server sets.
 _SYSTEM_METADATA = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
@@ -47,10 +46,10 @@ class ReferenceCluster:
 
     async def prepare(self) -> None:
         """Find out what the cluster serves, and delete what it has. Raises KubestowError."""
-        for plural in _ORDER:
+        for resource in _RESOURCES:
             with suppress(APIError):
-                await self._list(_RESOURCES[plural])
-                self._served.append(_RESOURCES[plural])
+                await self._list(resource)
+                self._served.append(resource)
         await self.empty()
 
     async def play(self, scenario: Scenario, *, settle_seconds: float) -> Case | None:
@@ -62,15 +61,11 @@ class ReferenceCluster:
         for resource in self._served:
             objects = scenario.cluster.get(resource.plural, ())
             await asyncio.gather(*(self._create(resource, obj) for obj in objects))
-        pods = _RESOURCES["pods"]
         namespace = scenario.pod["metadata"]["namespace"]
-        if namespace not in _KEPT_NAMESPACES | {
-            obj["metadata"]["name"] for obj in scenario.cluster.get("namespaces", ())
-        }:
-            await self._create(_RESOURCES["namespaces"], {"metadata": {"name": namespace}})
+        await self._create(NAMESPACES, {"metadata": {"name": namespace}})  # without effect if it exists
         await asyncio.sleep(settle_seconds)
         cluster = await self._state()
-        pod = await self._create(pods, scenario.pod)
+        pod = await self._create(PODS, scenario.pod)
         if pod is None:
             return None
         observed = await self._decision(pod)
@@ -102,7 +97,7 @@ class ReferenceCluster:
 
     async def _decision(self, pod: Object) -> Object | None:
         """What the scheduler decides about a pod first, None if nothing in time."""
-        path = _path(_RESOURCES["pods"], pod)
+        path = _path(PODS, pod)
         loop = asyncio.get_running_loop()
         end = loop.time() + _NO_DECISION
         while loop.time() < end:
@@ -117,26 +112,24 @@ class ReferenceCluster:
             await asyncio.sleep(_POLL)
         return None
 
-    async def _rejection(self, path: str, condition: Object) -> Object | None:
+    async def _rejection(self, path: str, condition: Object) -> Object:
         """A rejection, with the nomination and the victims once no more are evicted."""
         await asyncio.sleep(_EVICTION)
         pod = await self._request("GET", path)
         nominated = (pod.get("status") or {}).get("nominatedNodeName", "")
-        victims = await self._victims()
-        while nominated and victims != (victims := await self._settled_victims()):
-            pass
-        if nominated:
-            return {"nominatedNodeName": nominated, "victims": victims}
-        return {"message": condition.get("message", "")}
-
-    async def _settled_victims(self) -> list[str]:
-        await asyncio.sleep(_EVICTION)
-        return await self._victims()
+        if not nominated:
+            return {"message": condition.get("message", "")}
+        victims, more = await self._victims(), True
+        while more:
+            await asyncio.sleep(_EVICTION)
+            before, victims = victims, await self._victims()
+            more = victims != before
+        return {"nominatedNodeName": nominated, "victims": victims}
 
     async def _victims(self) -> list[str]:
         return sorted(
             f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-            for pod in await self._list(_RESOURCES["pods"])
+            for pod in await self._list(PODS)
             if _is_victim(pod)
         )
 
@@ -146,7 +139,7 @@ class ReferenceCluster:
         state = {}
         for resource in self._served:
             objects = await self._list(resource)
-            if kept := [_without_managed_fields(obj) for obj in objects if not _is_cluster_own(resource, obj)]:
+            if kept := [_without_managed_fields(obj) for obj in objects if not _is_own_service(resource, obj)]:
                 state[resource.plural] = kept
         return state
 
@@ -222,12 +215,13 @@ def _path(resource: Resource, obj: Object) -> str:
 
 
 def _is_kept(resource: Resource, obj: Object) -> bool:
-    name = obj["metadata"]["name"]
-    return (resource.plural, name) in _KEPT or (resource.plural == "namespaces" and name in _KEPT_NAMESPACES)
+    """Whether an object stays when the cluster is emptied."""
+    is_kept_namespace = resource is NAMESPACES and obj["metadata"]["name"] in _KEPT_NAMESPACES
+    return is_kept_namespace or _is_own_service(resource, obj)
 
 
-def _is_cluster_own(resource: Resource, obj: Object) -> bool:
-    return (resource.plural, obj["metadata"]["name"]) in _KEPT
+def _is_own_service(resource: Resource, obj: Object) -> bool:
+    return (resource.plural, obj["metadata"]["name"]) == _OWN_SERVICE
 
 
 def _without_managed_fields(obj: Object) -> Object:
