@@ -512,6 +512,6 @@ class _FragmentationRun:
         best = evaluation.find_best(info, feasibility)
         node_name = self.cache.nodes.names[FirstByName().choose(self.cache, best)]
         self.cache.assume(info, node_name)
-        status = self._profile.runtime.run_reserve_plugins(evaluation.state(), info, node_name)
+        status = self._profile.binding.run_reserve_plugins(evaluation.state(), info, node_name)
         assert status.ok, status.message
         self.allocated += gpu_milli

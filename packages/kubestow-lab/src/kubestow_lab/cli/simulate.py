@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.inputs import SchedulerInput, scheduler_options
+from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar, report_written
 from kubestow.reports.model import counted
 from kubestow_lab.cli.simulation_inputs import (

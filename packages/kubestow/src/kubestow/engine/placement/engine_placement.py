@@ -1,7 +1,7 @@
 """Placements on the nodes of a solution, each accepted or refused by the engine as the cluster is at that moment.
 
 Copies of a pod whose filters look at one node and its pods are counted per node and placed at once
-(:class:`~kubestow.framework.feasibility.PodCapacity`). All others are filtered one after another, again
+(:class:`~kubestow.framework.evaluation.feasibility.PodCapacity`). All others are filtered one after another, again
 until none is accepted any more: a pod may need one that comes later.
 """
 
@@ -57,9 +57,9 @@ class EnginePlacement:
             return False
         state = evaluation.state()
         cluster.assume(pod, node_name)
-        if profile.runtime.run_reserve_plugins(state, pod, node_name).ok:
+        if profile.binding.run_reserve_plugins(state, pod, node_name).ok:
             return True
-        profile.runtime.run_unreserve_plugins(state, pod, node_name)
+        profile.binding.run_unreserve_plugins(state, pod, node_name)
         cluster.forget(pod.uid)
         return False
 
@@ -69,7 +69,7 @@ class EnginePlacement:
             profile = self._profiles[pod.spec.scheduler_name]
             if _reserves(profile):
                 state = profile.evaluations.of(pod).state()
-                profile.runtime.run_unreserve_plugins(state, pod, node_name)
+                profile.binding.run_unreserve_plugins(state, pod, node_name)
 
     def place_anywhere(self, pod: PodInfo, within: NDArray[np.bool_] | None = None) -> str:
         """Place a pod on the node with the highest total, the first of these by name; "" if it fits on none.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.feasibility import Feasibility
+from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.profile import Profile
 from kubestow.plugins.node_resources.fit import NodeResourcesFit

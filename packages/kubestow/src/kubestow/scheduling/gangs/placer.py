@@ -152,7 +152,7 @@ class MemberPlacement:
         return not (info.shape.spec.volumes or info.spec.resource_claims or self._cluster.nomination(info.uid))
 
     def _reserve(self, queued: QueuedPod, decision: Scheduled) -> None:
-        info, state, node_name, runtime = queued.info, decision.state, decision.node_name, self._profile.runtime
+        info, state, node_name, runtime = queued.info, decision.state, decision.node_name, self._profile.binding
         self._assume(info, node_name)
         self._undo_steps.append(lambda: runtime.run_unreserve_plugins(state, info, node_name))
         status = runtime.run_reserve_plugins(state, info, node_name)
@@ -161,7 +161,7 @@ class MemberPlacement:
                 self._undo_steps.pop()()
             self.failures.append(MemberFailure.of_status(queued, status))
             return
-        self.placed.append(BindingContext(queued, info, node_name, state, self._profile))
+        self.placed.append(BindingContext(queued, info, node_name, state, runtime))
         self._failed_kinds.clear()
 
     def _preempt(self, queued: QueuedPod, result: PostFilterResult, simulation: Simulation) -> bool:

@@ -212,8 +212,7 @@ class GangSchedulingCycle:
     def _run_permit(self, placed: Iterable[BindingContext]) -> tuple[list[BindingContext], list[MemberFailure]]:
         permitted, rejected = [], []
         for context in placed:
-            runtime = context.profile.runtime
-            status, timeouts = runtime.run_permit_plugins(context.state, context.info, context.node_name)
+            status, timeouts = context.runtime.run_permit_plugins(context.state, context.info, context.node_name)
             if status.ok:
                 permitted.append(replace(context, permit_timeouts=timeouts))
             else:
