@@ -143,6 +143,9 @@ class GangAttempt:
             text = f"{gang.name}: {self.search.message}"
         elif placeable < gang.min_count:
             text = f"{gang.name} needs {gang.min_count} pods, {placeable} of {len(gang.members.pods)} fit"
+        elif gang.roles and not gang.is_satisfied():
+            needed = ", ".join(f"{role.min_count} of {role.name}" for role in gang.roles)
+            text = f"{gang.name} needs {needed}, which do not fit together"
         else:
             text = f"none of the {len(self.pods)} pods of {gang.name} that look for a node fits"
         if count is not None:
@@ -161,7 +164,7 @@ class GangAttempt:
         if keeps_nominations is None:
             keeps_nominations = any(failure.keeps_nomination for failure in failures)
         rejectors = self.gang_plugins.union(*(failure.rejectors for failure in failures))
-        if not self.search.ok:  # another node for a pod that fits may help the others
+        if not self.search.ok or self.gang.has_segments:  # another node for a pod that fits may help the others
             rejectors |= {plugin.name for plugin in self.profile.runtime.plugins.filter}
         pending_plugins: frozenset[str] = frozenset().union(*(failure.pending_plugins for failure in failures))
         return SchedulingFailure(
