@@ -45,7 +45,7 @@ _SCENARIOS = {
     "dashboard": ("dashboard",),
     "devcluster": ("apiserver", "controllers", "up"),
     "job_queues": ("job-queues", "queue-planning", "without-queues"),
-    "offline": ("explain", "gangs", "flow", "deschedule", "fgd"),
+    "offline": ("explain", "gangs", "gang-placements", "flow", "deschedule", "fgd"),
     "simulation": ("simulation", "drivers"),
 }
 

@@ -37,9 +37,10 @@ from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 from kubestow.engine.pipeline.static_handle import StaticHandle
 from kubestow.framework.profile import build_profile
+from kubestow.plugins.gang_scheduling.gang_scheduling import SEGMENT_SIZE, SEGMENT_TOPOLOGY
 from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName
-from kubestow.testing import builders
+from kubestow.testing import SchedulerHarness, builders, in_virtual_time
 
 # -- explain -----------------------------------------------------------------------------------------------------------
 
@@ -148,6 +149,43 @@ def gangs(nodes: int = 5000, pods: int = 1000) -> Rows:
     }
     for case, (machines, roles, topology) in cases.items():
         yield case, _searched(machines, roles, topology)
+    wanted = {SEGMENT_SIZE: "4", SEGMENT_TOPOLOGY: "rack"}
+    in_segments = [(f"w{number}", 8, {}) for number in some]
+    yield "segments of 4", _searched(whole(lambda number: 8), in_segments, "", wanted)
+    racks_of_3 = whole(lambda number: 8 if number % 16 < 3 else 0)
+    yield "segments of 4, racks of 3", _searched(racks_of_3, in_segments, "", wanted)
+
+
+def gang_placements(nodes: int = 5000, gangs: int = 20, pods: int = 15) -> Rows:
+    """Gangs in one rack of 16 nodes each, with every rack tried and scored: CPU time of the running scheduler.
+
+    The API server is in memory and takes no time, so the figures are those of the scheduler alone.
+    """
+    groups = [_pod_group(f"g{number}", pods, "rack") for number in range(gangs)]
+    waiting = [
+        builders.pod(
+            f"g{number}-{each}", requests={"cpu": "1"}, spec={"schedulingGroup": {"podGroupName": f"g{number}"}}
+        )
+        for number in range(gangs)
+        for each in range(pods)
+    ]
+    seconds, bound = 0.0, 0
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        nonlocal seconds, bound
+        began = process_time()
+        for each in waiting:
+            harness.cluster.put(each)
+        await harness.advance(60)
+        seconds = process_time() - began
+        bound = sum(bool(each.spec.node_name) for each in harness.cluster.pods())
+
+    plugins = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
+    machines = _gpu_nodes(nodes, lambda number: 8)
+    in_virtual_time(scenario, *machines, *groups, gates=_GANG_GATES, profiles=[{"plugins": plugins}])
+    racks = -(-nodes // 16)
+    figures = {"racks": racks, "pods bound": bound, "s of CPU": seconds, "pods/s": bound / seconds}
+    yield f"{gangs} gangs of {pods}", figures | {"decisions/s": bound * (racks + 1) / seconds}
 
 
 def _gpu_nodes(count: int, gpus: Callable[[int], int]) -> list[Any]:
@@ -163,11 +201,21 @@ def _gpu_nodes(count: int, gpus: Callable[[int], int]) -> list[Any]:
     ]
 
 
-def _searched(nodes: list[Any], roles: list[tuple[str, int, dict[str, Any]]], topology: str) -> dict[str, Any]:
-    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": len(roles)}}}
+def _pod_group(name: str, minimum: int, topology: str, annotations: dict[str, str] | None = None) -> PodGroup:
+    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
     if topology:
         spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
-    group = convert(PodGroup, {"metadata": {"name": "train", "namespace": "default", "uid": "train"}, "spec": spec})
+    metadata = {"name": name, "namespace": "default", "uid": name, "annotations": annotations or {}}
+    return convert(PodGroup, {"metadata": metadata, "spec": spec})
+
+
+def _searched(
+    nodes: list[Any],
+    roles: list[tuple[str, int, dict[str, Any]]],
+    topology: str,
+    annotations: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    group = _pod_group("train", len(roles), topology, annotations)
     member = {"schedulingGroup": {"podGroupName": "train"}}
     pods = [
         builders.pod(name, requests={"cpu": "1", _GPU: str(gpus)}, spec=member, **fields)

@@ -31,6 +31,17 @@ def test_no_invariant_is_violated_by_stalls_of_a_leader(seed: int) -> None:
     assert simulate(seed, required=[Part.STALLS, Part.ELECTION]).violations == []
 
 
+@pytest.mark.parametrize("seed", range(200, 212))
+def test_no_invariant_is_violated_by_searches_for_gangs(seed: int) -> None:
+    assert simulate(seed, required=[Part.GANG_SEARCH]).violations == []
+
+
+def test_searches_for_gangs_are_a_part_of_the_run_that_a_seed_reproduces() -> None:
+    first, second = (simulate(203, required=[Part.GANG_SEARCH]) for _ in range(2))
+    assert first.fingerprint == second.fingerprint
+    assert any("computes" in line for line in first.trace)
+
+
 def test_a_seed_reproduces_a_run_exactly() -> None:
     first, second = simulate(7), simulate(7)
     assert first.fingerprint == second.fingerprint

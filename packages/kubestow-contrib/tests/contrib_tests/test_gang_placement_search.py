@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from contrib_tests.gang_scenarios import bound, group, message, workers
+from kubestow.api.meta import convert
 from kubestow.testing import SchedulerHarness, in_virtual_time, node, pod
 from kubestow_contrib.gang_placement_search import GangPlacementSearch
+from kubestow_contrib.volcano.pod_groups import GROUP_ANNOTATION, TASK_ANNOTATION, VOLCANO, PodGroup
 
 pytest.importorskip("ortools", reason="kubestow[solvers] is not installed")
 
@@ -42,7 +44,15 @@ def run(scenario: Any, *objects: Any, computing: SlowComputing | None = None, **
         "pluginConfig": [{"name": "GangPlacementSearch", "args": args}],
     }
     plugins = [GangPlacementSearch]
-    in_virtual_time(scenario, *objects, plugins=plugins, gates=GATES, profiles=[profile], computing=computing)
+    in_virtual_time(
+        scenario,
+        *objects,
+        plugins=plugins,
+        gates=GATES,
+        profiles=[profile],
+        pod_group_apis=[VOLCANO],
+        computing=computing,
+    )
 
 
 def test_a_gang_is_placed_that_does_not_fit_pod_after_pod() -> None:
@@ -148,6 +158,53 @@ def test_a_gang_in_one_rack_is_placed_in_the_rack_that_has_a_placement() -> None
         assert len(bound(harness, "train")) == 4
 
     run(scenario, *nodes, group("train", 4, topology="rack"))
+
+
+def test_a_gang_in_segments_is_placed_in_whole_segments_or_waits() -> None:
+    segments = {"kubestow.dev/segment-size": "2", "kubestow.dev/segment-topology": "rack"}
+    nodes = [node("a", cpu="3", labels={"rack": "x"}), node("b", cpu="1", labels={"rack": "y"})]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in workers("train", "1", "1", "1", "1"):
+            harness.cluster.put(each)
+        await harness.settle()
+        assert not bound(harness, "train")
+        assert "segments of pods per domain" in message(harness, "train-0")
+        harness.cluster.put(node("c", cpu="1", labels={"rack": "y"}))
+        await harness.advance(30)
+        placed = bound(harness, "train")
+        assert sum(name == "a" for name in placed.values()) == 2
+        assert len(placed) == 4
+
+    run(scenario, *nodes, group("train", 4, **segments))
+
+
+def test_enough_pods_of_each_task_of_a_volcano_job_are_placed() -> None:
+    spec = {"minMember": 1, "minTaskMember": {"driver": 1}}
+    job = convert(PodGroup, {"metadata": {"name": "job", "namespace": "default", "uid": "job"}, "spec": spec})
+    pods = [
+        pod(name, cpu=cpu, metadata={"annotations": {GROUP_ANNOTATION: "job", TASK_ANNOTATION: name.partition("-")[2]}})
+        for name, cpu in {"a-worker": "1", "b-worker": "1", "c-driver": "2"}.items()
+    ]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in pods:
+            harness.cluster.put(each)
+        await harness.settle()
+        assert [harness.node_of(each.metadata.name) for each in pods] == ["", "", "n"]
+
+    run(scenario, node("n", cpu="2"), job)
+
+
+def test_segments_without_a_size_are_an_error_of_the_pods() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in workers("train", "1", "1"):
+            harness.cluster.put(each)
+        await harness.settle()
+        assert not bound(harness, "train")
+        assert 'kubestow.dev/segment-size is "" and' in message(harness, "train-0")
+
+    run(scenario, *NODES, group("train", 2, **{"kubestow.dev/segment-topology": "rack"}))
 
 
 def test_searches_wait_for_each_other_and_all_gangs_have_their_turn() -> None:

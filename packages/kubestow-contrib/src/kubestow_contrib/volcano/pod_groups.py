@@ -79,4 +79,17 @@ def _gang_policy(group: PodGroup) -> tuple[int, None]:
     return group.spec.min_member, None
 
 
-VOLCANO = PodGroupAPI("scheduling.volcano.sh", PodGroup, _volcano_group_of, _gang_policy)
+def _min_by_task(group: PodGroup) -> dict[str, int]:
+    """The least number of pods of each task, which counts only if the job needs as many pods in all."""
+    by_task = group.spec.min_task_member
+    return by_task if group.spec.min_member >= sum(by_task.values()) else {}
+
+
+VOLCANO = PodGroupAPI(
+    "scheduling.volcano.sh",
+    PodGroup,
+    _volcano_group_of,
+    _gang_policy,
+    min_by_role=_min_by_task,
+    role_of=task_of,
+)

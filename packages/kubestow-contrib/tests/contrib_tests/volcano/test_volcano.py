@@ -344,7 +344,7 @@ def test_no_pod_of_a_job_starts_while_a_task_of_it_cannot() -> None:
         harness.cluster.put(task("master-0", "master", "a", cpu="8"))
         await harness.advance(20)
         assert running(harness) == {}
-        assert "task master of PodGroup default/a needs 1 pods, 0 are there" in message(harness, "worker-0")
+        assert "default/a needs 1 of master, 2 of worker, which do not fit together" in message(harness, "worker-0")
         harness.cluster.put(node("large", cpu="8"))
         await harness.advance(20)
         assert running(harness) == {"worker": 3, "master": 1}

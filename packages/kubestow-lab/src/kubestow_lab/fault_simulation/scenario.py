@@ -33,6 +33,7 @@ class Part(StrEnum):
     LARGE = "large"
     STALLS = "stalls"
     RECORDS = "records"
+    GANG_SEARCH = "gang search"
 
 
 _PROBABILITIES = {
@@ -47,6 +48,8 @@ _PROBABILITIES = {
     Part.SERVER_CLOCK: 0.3,
     Part.LARGE: 0.05,
 }
+#: Only if it is required: the plugin GangPlacementSearch of kubestow-contrib, and jobs whose pods differ in size.
+_NEEDS_GANGS = frozenset({Part.GANG_SEARCH})
 #: The parts that only the default minor version has as they are simulated.
 _PARTS_OF_DEFAULT = frozenset({Part.DEVICES})
 _PROBABILITY_OF_DEFAULT = 0.5
@@ -175,6 +178,8 @@ def draw(seed: int, required: Collection[Part] = (), *, is_recorded: bool = Fals
 
     What happens to processes in the run is drawn from the same source. Recorded processes have no stalls.
     """
+    if not _NEEDS_GANGS.isdisjoint(required):
+        required = _ordered({*required, Part.GANGS})
     random = Random(f"{seed} world")
     parts = {part for part, probability in _PROBABILITIES.items() if random.random() < probability or part in required}
     has_records = not is_recorded and (
@@ -192,6 +197,8 @@ def draw(seed: int, required: Collection[Part] = (), *, is_recorded: bool = Fals
         parts -= _PARTS_OF_DEFAULT
         if not minor.has(Behaviour.POD_GROUPS_ARE_UNITS):  # nor the gates of gangs
             parts.discard(Part.GANGS)
+    if Part.GANGS in parts:
+        parts |= _NEEDS_GANGS.intersection(required)
     clock_offset = random.choice((3600.0, -3600.0)) if Part.SERVER_CLOCK in parts else 0.0
     processes = random.choice(_DEPLOYMENTS_WITH_LEADER_ELECTION if Part.ELECTION in parts else _DEPLOYMENTS)
     size = _LARGE if Part.LARGE in parts else _SMALL

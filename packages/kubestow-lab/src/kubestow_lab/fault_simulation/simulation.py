@@ -232,6 +232,7 @@ class _Simulation:
                 steps=self.steps,
                 sources=self._sources(of_jobs, "jobs"),
                 are_units=self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS),
+                mixes_sizes=Part.GANG_SEARCH in self._parts,
             )
             disruptive.append(asyncio.create_task(jobs.run()))
             late_changes += jobs.helpful_changes()
@@ -305,6 +306,7 @@ class _Simulation:
             leader_election=self._scenario.leader_election,
             http=Part.HTTP in self._parts,
             stalls=Part.STALLS in self._parts,
+            gang_search=Part.GANG_SEARCH in self._parts,
             full_disk=Part.RECORDS in self._parts,
             flushes=self._scenario.flushes,
             plugins=self._scenario.plugins,

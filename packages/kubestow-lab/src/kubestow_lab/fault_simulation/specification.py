@@ -537,8 +537,9 @@ def every_schedulable_pod_is_bound(fact: Settled) -> Iterator[str]:
 
 @_rule(Settled)
 def every_schedulable_gang_is_bound(fact: Settled) -> Iterator[str]:
-    """The same for minCount members of a gang, one after the other."""
-    yield from unscheduled_gangs(fact.server, fact.scheduler_names)
+    """The same for minCount members of a gang: one after the other, or wherever they fit if that is searched for."""
+    searches = any(process.features.gang_search for process in fact.processes)
+    yield from unscheduled_gangs(fact.server, fact.scheduler_names, search=searches)
 
 
 @_rule(Settled)

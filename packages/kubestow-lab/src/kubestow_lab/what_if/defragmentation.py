@@ -22,7 +22,7 @@ from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.replacements import replacing_controller
 from kubestow.engine.gangs.gang_model import Answer, GangModel, Quota
-from kubestow.engine.gangs.gang_problem import formulate_gang
+from kubestow.engine.gangs.gang_problem import OTHERS, formulate_gang
 from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, SearchOptions, quota_of
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
@@ -198,13 +198,11 @@ class _Planner:
             self._options,
         )
         [profile] = [each for each in emptied.profiles.values() if each.scheduler_name == self._profile.scheduler_name]
-        leaves = list(self._gang.leaves())
-        waiting = [
-            [info for uid, info in leaf.members.pods.items() if uid not in leaf.members.placed] for leaf in leaves
-        ]
-        problem = formulate_gang(emptied.cache, profile, [*waiting, list(movable.values())])
-        moving = frozenset(number for number, kind in enumerate(problem.kinds) if kind.group == len(leaves))
-        quota = quota_of(self._gang, problem, {id(leaf): number for number, leaf in enumerate(leaves)})
+        members = self._gang.members
+        waiting = [info for uid, info in members.pods.items() if uid not in members.placed]
+        problem = formulate_gang(emptied.cache, profile, self._gang, waiting, list(movable.values()))
+        moving = frozenset(number for number, kind in enumerate(problem.kinds) if kind.group == OTHERS)
+        quota = quota_of(self._gang, problem)
         both = Quota(parts=(quota, Quota(moving, len(movable))), count=2)
         existing = np.zeros((len(problem.kinds), len(problem.node_names)), np.int64)
         rows = {name: row for row, name in enumerate(problem.node_names)}

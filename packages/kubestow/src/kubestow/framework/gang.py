@@ -16,7 +16,8 @@ These plugins only read the cluster.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
@@ -45,12 +46,40 @@ class GroupTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class Segments:
+    """The pods of a gang are placed in segments of ``size`` pods.
+
+    Each segment is on nodes with one value of the label ``key``; such a domain may have several.
+    """
+
+    key: str
+    size: int
+
+    def are_whole(self, domains: Iterable[str | None]) -> bool:
+        """Whether pods in these domains (one entry per pod, None on nodes without the label) are in whole segments."""
+        counts = Counter(domains)
+        return None not in counts and all(count % self.size == 0 for count in counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Some members of a gang (``uids``), at least ``min_count`` of which must have nodes."""
+
+    name: str
+    min_count: int
+    uids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Gang:
     """A gang. ``name`` identifies it and appears in messages as text; ``uid`` is that of its object, such as the
     PodGroup.
 
     At least ``min_count`` members must have nodes at the same time. Placed members wait for each other up to
     ``timeout`` seconds before they are bound. The pods of a gang with ``terms`` are only ever decided about together.
+
+    Of each of the ``roles`` enough members need nodes too. Where there are ``segments``, only a placement in whole
+    segments counts.
 
     A composite gang has ``children``, of which at least ``min_groups`` must be schedulable; its members are theirs.
     """
@@ -63,6 +92,8 @@ class Gang:
     terms: GroupTerms | None = None
     children: tuple[Gang, ...] = ()
     min_groups: int = 0
+    roles: tuple[Role, ...] = ()
+    segments: Segments | None = None
 
     def leaves(self) -> Iterator[Gang]:
         """The gangs without children at the end of all branches, this one if it has none."""
@@ -76,14 +107,22 @@ class Gang:
         """How many members at least still need a node; of a composite gang those of its cheapest children."""
         if self.children:
             return sum(sorted(child.missing_pods for child in self.children)[: self.min_groups])
-        return max(0, self.min_count - len(self.members.placed))
+        placed = self.members.placed
+        of_roles = sum(max(0, role.min_count - len(placed & role.uids)) for role in self.roles)
+        return max(0, self.min_count - len(placed), of_roles)
 
     def is_satisfied(self, also: Collection[str] = ()) -> bool:
         """Whether enough members have a node, when those of ``also`` (uids) have one as well."""
         if self.children:
             return sum(child.is_satisfied(also) for child in self.children) >= self.min_groups
-        placed = self.members.placed
-        return len(placed) + sum(uid in also and uid not in placed for uid in self.members.pods) >= self.min_count
+        with_node = self.members.placed.union(uid for uid in self.members.pods if uid in also)
+        has_roles = all(len(with_node & role.uids) >= role.min_count for role in self.roles)
+        return len(with_node) >= self.min_count and has_roles
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether pods of the gang, or of one below it, are placed in segments."""
+        return any(leaf.segments is not None for leaf in self.leaves())
 
 
 class GangOutcome(StrEnum):

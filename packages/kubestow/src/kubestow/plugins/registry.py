@@ -30,6 +30,7 @@ from typing import Any
 
 from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI
 from kubestow.errors import InputError
+from kubestow.framework.gang import GangPlacementPlugin
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import EXTENSION_POINTS, Registry
 from kubestow.plugins import in_tree_registry
@@ -226,7 +227,7 @@ def _register(registry: dict[str, type[Plugin]], candidate: object, subject: str
     if name in registry:
         owner = registry[name]
         raise InputError(subject, f"the name {name!r} is taken by {owner.__module__}.{owner.__name__}")
-    if not issubclass(candidate, tuple(EXTENSION_POINTS.values())):
+    if not issubclass(candidate, (*EXTENSION_POINTS.values(), GangPlacementPlugin)):
         raise InputError(
             subject, f"class {candidate.__name__} implements no extension point; derive from a base such as ScorePlugin"
         )

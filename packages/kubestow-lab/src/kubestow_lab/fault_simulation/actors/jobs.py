@@ -51,12 +51,15 @@ class Jobs:
         steps: Steps,
         sources: StepRandom,
         are_units: bool = False,
+        mixes_sizes: bool = False,
     ) -> None:
         self._server, self._random, self._steps = server, random, steps
         self._sources = sources
         self._scheduler_names, self._spec_parts = scheduler_names, spec_parts
         #: Whether the pods of Kubernetes' groups have the priority of their group, as they must since 1.37.
         self._are_units = are_units
+        #: Whether the pods of a job differ in what they request.
+        self._mixes_sizes = mixes_sizes
         self._interval = random.choice((2.0, 4.0))  # seconds between two jobs
         self._started = 0
         #: The tree that the next group may join: its name and priority. Its pods have the first scheduler.
@@ -171,6 +174,7 @@ class Jobs:
             labels["scheduling.x-k8s.io/pod-group"] = job
         else:
             annotations["scheduling.k8s.io/group-name"] = job
+        sizes = [{"cpu": draw.choice(("1", "2", "3"))} if self._mixes_sizes else {} for _ in range(size)]
         return [
             pod(
                 f"{job}-{number}",
@@ -180,7 +184,7 @@ class Jobs:
                 metadata={"uid": f"uid-{job}-{number}", "generation": 1, "annotations": annotations},
                 spec=spec | spec_part(),
                 status={"phase": "Pending"},
-                **same,
+                **(same | sizes[number]),
             )
             for number in range(size)
         ]

@@ -65,10 +65,13 @@ def waits_for_gang(server: SimulatedServer, pod: Pod) -> bool:
     return sum(bool(member.spec.node_name) for member in members) < _min_count(pod)
 
 
-def unscheduled_gangs(server: SimulatedServer, scheduler_names: Sequence[str]) -> Iterator[str]:
+def unscheduled_gangs(
+    server: SimulatedServer, scheduler_names: Sequence[str], *, search: bool = False
+) -> Iterator[str]:
     """Gangs that are pending although minCount members fit, one after the other, beside the bound pods.
 
-    Gangs with volumes, devices or a topology constraint are not checked.
+    With ``search`` it counts also if they fit only on other nodes than the first that each of them fits on, as far as
+    that shows within some steps. Gangs with volumes, devices or a topology constraint are not checked.
     """
     for job, members in _jobs(server).items():
         pending = [pod for pod in members if not pod.spec.node_name and pod.spec.scheduler_name in scheduler_names]
@@ -78,21 +81,38 @@ def unscheduled_gangs(server: SimulatedServer, scheduler_names: Sequence[str]) -
         # Since 1.37 gated pods gate the others, and a tree may need another group.
         if any(pod.spec.scheduling_gates or "tree" in pod.metadata.labels for pod in members):
             continue
-        if pending and needed > 0 and len(_placed_one_by_one(server, pending)) >= needed:
+        if pending and needed > 0 and _can_be_placed(server, pending, needed, search=search):
             yield f"{job} is pending, and {needed} of its pods fit"
 
 
-def _placed_one_by_one(server: SimulatedServer, pending: Sequence[Pod]) -> list[Pod]:
-    """The pods that fit one after the other on nodes without a nomination of another pod."""
+#: How many pods are tried on nodes for one gang before the search for a placement ends.
+_MOST_TRIED = 300
+
+
+def _can_be_placed(server: SimulatedServer, pending: Sequence[Pod], needed: int, *, search: bool) -> bool:
+    """Whether so many pods fit on nodes without a nomination of another pod."""
     nodes = [msgspec.to_builtins(node) for node in server.nodes().values()]
     others = [pod for pod in server.pods() if not ended(pod)]
     bound = [msgspec.to_builtins(pod) for pod in others if pod.spec.node_name]
     nominated = {pod.status.nominated_node_name for pod in others if pod not in pending}
-    placed = []
-    for waiting in pending:
-        verdict = check_feasibility([msgspec.to_builtins(waiting)], nodes, bound)[0]
-        free = [name for name in verdict.nodes if name not in nominated]
-        if verdict.is_feasible and free:
-            placed.append(with_spec(waiting, node_name=free[0]))
-            bound.append(msgspec.to_builtins(placed[-1]))
-    return placed
+    tried = 0
+
+    def place(waiting: Sequence[Pod], missing: int) -> bool:
+        """Place the first of the pods, or leave it out."""
+        nonlocal tried
+        if missing <= 0 or len(waiting) < missing:
+            return missing <= 0
+        tried += 1
+        if tried > _MOST_TRIED:
+            return False
+        first, *rest = waiting
+        verdict = check_feasibility([msgspec.to_builtins(first)], nodes, bound)[0]
+        free = [name for name in verdict.nodes if name not in nominated] if verdict.is_feasible else []
+        for name in free if search else free[:1]:
+            bound.append(msgspec.to_builtins(with_spec(first, node_name=name)))
+            if place(rest, missing - 1):
+                return True
+            bound.pop()
+        return (search or not free) and place(rest, missing)
+
+    return place(pending, needed)

@@ -29,7 +29,7 @@ from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.observability.observability import CompositeObserver
 from kubestow.plugins import in_tree_registry
-from kubestow.plugins.registry import find_pod_group_apis, referenced_plugins
+from kubestow.plugins.registry import find_plugins, find_pod_group_apis, referenced_plugins
 from kubestow.process import Heartbeat
 from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.scheduling.decision.result import Decision
@@ -45,12 +45,14 @@ from kubestow_lab.fault_simulation.faults import Faults
 from kubestow_lab.fault_simulation.marks import Mark
 from kubestow_lab.fault_simulation.recording import RecordedFaults, Recording
 from kubestow_lab.fault_simulation.scheduler.clock import JumpingClock
+from kubestow_lab.fault_simulation.scheduler.delayed_computing import DelayedComputing
 from kubestow_lab.fault_simulation.scheduler.faulty_extender import FaultyExtender
 from kubestow_lab.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
 from kubestow_lab.fault_simulation.scheduler.lookout import Lookout
 from kubestow_lab.fault_simulation.scheduler.stalls import NAME as STALLING_PLUGIN
 from kubestow_lab.fault_simulation.scheduler.stalls import ElectionBeside, stalling_plugin
 
+_GANG_SEARCH = "GangPlacementSearch"
 #: Those of gangs, with topologies and preemption.
 _GATES = dict.fromkeys(
     ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"), True
@@ -99,6 +101,8 @@ class Features:
     leader_election: bool
     http: bool
     stalls: bool = False
+    #: Whether gangs that do not fit pod after pod are searched for, by a plugin of kubestow-contrib.
+    gang_search: bool = False
     #: Whether the disk of the flight record, if there is one, is full at times.
     full_disk: bool = False
     #: Whether pods are tried again after five minutes without an event.
@@ -292,9 +296,12 @@ class Process(Observer):
             plugins.append(stalling_plugin(self._freeze, random, lambda: self._context.faults.active))
         gates = self.features.gates
         of_user = referenced_plugins(self.features.plugins)
+        if self.features.gang_search:
+            plugins.append(find_plugins(minor=gates.minor)[_GANG_SEARCH])
         registry = in_tree_registry(gates.minor) | {plugin.name: plugin for plugin in (*plugins, *of_user)}
         names = ["GangScheduling"] if gates.enabled("GangScheduling") else []
         names += [NAME] if self.features.faulty_plugin else []
+        names += [_GANG_SEARCH] if self.features.gang_search else []
         names += [STALLING_PLUGIN] if self.features.stalls else []
         document = self._document(names, of_user)
         extenders = self._extenders(client)
@@ -308,7 +315,16 @@ class Process(Observer):
             registry=registry,
             pod_group_apis=find_pod_group_apis(),
             gates=gates,
-            environment=Environment(client, self.clock, Random(f"{self.name} {self._starts}"), observer),
+            environment=Environment(
+                client,
+                self.clock,
+                Random(f"{self.name} {self._starts}"),
+                observer,
+                computing=DelayedComputing(
+                    Random(f"{self.name} {self._starts} computing"),
+                    lambda: self._context.trace.note(self.name, "computes"),
+                ),
+            ),
             extenders=extenders,
             leadership=self._elector(client) if self.features.leader_election else None,
             pod_max_in_unschedulable_pods=300.0 if self.features.flushes else math.inf,

@@ -7,7 +7,7 @@ before their group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView
+from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -33,6 +33,9 @@ class PodGroupAPI:
     gang_policy: Callable[[Any], tuple[int, float | None]]
     #: Whether a pod joins its group also if it is terminating or gated.
     counts_gated_pods: bool = False
+    #: How many pods of each role a group, given as its struct, needs, and the role that a pod names ("" for none).
+    min_by_role: Callable[[Any], Mapping[str, int]] = lambda group: {}
+    role_of: Callable[[Pod], str] = lambda pod: ""
 
 
 def _kubernetes_group_of(pod: Pod) -> str | None:

@@ -25,13 +25,17 @@ from kubestow.cluster.nodes.columns import MISSING
 from kubestow.engine.gangs.gang_problem import (
     AFFINITY,
     ANTI_AFFINITY,
+    GROUP_TOPOLOGY,
     PORTS,
+    SEGMENTS,
     SLOTS,
     SPREADING,
     Attraction,
+    Confinement,
     Domains,
     Exclusion,
     GangProblem,
+    SegmentRule,
     Spread,
 )
 from kubestow.engine.placement import solvers
@@ -68,12 +72,31 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What is to be placed: so many ``pods`` of some ``kinds`` (by number), or so many (``count``) of its ``parts``."""
+    """What is to be placed: so many ``pods`` of some ``kinds`` (by number), or so many (``count``) of its ``parts``.
+
+    Of a part that is not met nothing is placed.
+    """
 
     kinds: frozenset[int] = frozenset()
     pods: int = 0
     parts: tuple[Quota, ...] = ()
     count: int = 0
+
+    @property
+    def all_kinds(self) -> frozenset[int]:
+        """The kinds of all parts."""
+        return self.kinds.union(*(part.all_kinds for part in self.parts))
+
+    @property
+    def needs_all_parts(self) -> bool:
+        """Whether no part may be left out."""
+        return self.count >= len(self.parts) and all(part.needs_all_parts for part in self.parts)
+
+    def is_met(self, counts: Sequence[int]) -> bool:
+        """Whether so many pods of each kind meet it."""
+        if self.parts:
+            return sum(part.is_met(counts) for part in self.parts) >= self.count
+        return sum(counts[kind] for kind in self.kinds) >= self.pods
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +159,12 @@ class GangModel:
         if SPREADING not in self._without:
             for spread in problem.spreads:
                 self._spread(spread)
+        if SEGMENTS not in self._without:
+            for rule in problem.segments:
+                self._place_in_segments(rule)
+        if GROUP_TOPOLOGY not in self._without:
+            for confinement in problem.confinements:
+                self._confine(confinement)
         self._model.add_bool_or([self._met(quota)])
 
     # -- cells ---------------------------------------------------------------------------------------------------------
@@ -168,6 +197,8 @@ class GangModel:
         columns += [each.domains.of_node[taking] for each in problem.attractions]
         for spread in problem.spreads:
             columns += [spread.domains.of_node[taking], spread.included[taking]]
+        columns += [rule.domains.of_node[taking] for rule in problem.segments]
+        columns += [confinement.class_of_node[taking] for confinement in problem.confinements]
         _, cell_of_node = np.unique(np.array(columns, np.int64), axis=1, return_inverse=True)
         cells: list[_Cell] = []
         for number in range(int(cell_of_node.max(initial=-1)) + 1):
@@ -377,8 +408,28 @@ class GangModel:
             placed = self._sum(own[domain]) if domain in own else int(spread.counts_itself)
             self._model.add(int(existing[domain]) + placed - least <= spread.max_skew).only_enforce_if(literal)
 
+    def _place_in_segments(self, rule: SegmentRule) -> None:
+        """Make the pods of each domain a multiple of the size of segments."""
+        by_kind = [self._by_domain(kind, rule.domains) for kind in rule.kinds]
+        most = sum(len(self._problem.kinds[kind].pods) for kind in rule.kinds)
+        for domain, existing in enumerate(rule.existing.tolist()):
+            variables = [variable for by_domain in by_kind for variable in by_domain.get(domain, ())]
+            if variables or existing:
+                whole = self._model.new_int_var(0, (most + existing) // rule.size, "")
+                self._model.add(self._sum(variables) + existing == rule.size * whole)
+
+    def _confine(self, confinement: Confinement) -> None:
+        """Place the pods of a group in one of its choices."""
+        chosen = [self._model.new_bool_var("") for _ in confinement.choices]
+        self._model.add_at_most_one(chosen)
+        for kind in confinement.kinds:
+            most = len(self._problem.kinds[kind].pods)
+            for number, variable in self._placed[kind].items():
+                containing = np.flatnonzero(confinement.choices[:, self._cells[number].first]).tolist()
+                self._model.add(variable <= most * self._sum([chosen[choice] for choice in containing]))
+
     def _met(self, quota: Quota) -> Any:
-        """A literal that implies that a quota is met."""
+        """A literal that implies that a quota is met; without it nothing of the quota is placed."""
         literal = self._model.new_bool_var("")
         if quota.parts:
             self._model.add(self._sum([self._met(part) for part in quota.parts]) >= quota.count).only_enforce_if(
@@ -386,6 +437,7 @@ class GangModel:
             )
         else:
             self._model.add(self._total(quota.kinds) >= quota.pods).only_enforce_if(literal)
+        self._model.add(self._total(quota.all_kinds) == 0).only_enforce_if(literal.negated())
         return literal
 
     def _presence(self, kind: int, domains: Domains, *, merged: bool = True) -> dict[int, Any]:

@@ -24,7 +24,9 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.topology.domains import DomainSums
 from kubestow.engine.placement.modelled_pods import filter_plugin, passes_without_pods
+from kubestow.framework.gang import Gang
 from kubestow.framework.profile import Profile
+from kubestow.framework.status import Status
 from kubestow.plugins.inter_pod_affinity import ANTI_AFFINITY as REPELLED
 from kubestow.plugins.inter_pod_affinity import EXISTING_ANTI_AFFINITY as REPELLED_BY_EXISTING
 from kubestow.plugins.inter_pod_affinity import InterPodAffinity
@@ -45,6 +47,11 @@ SLOTS, PORTS, ANTI_AFFINITY, AFFINITY, SPREADING = (
     "pod affinity",
     "topology spread",
 )
+#: The families of what a gang asks for itself.
+SEGMENTS, GROUP_TOPOLOGY = "segments of pods per domain", "topology of a group in the composite group"
+
+#: The ``group`` of kinds of pods that are not of the gang.
+OTHERS = "others"
 
 #: Its rejections stay when further pods are placed, so it counts as a filter that looks at the node alone.
 _LASTING = frozenset({"NodePorts"})
@@ -52,7 +59,8 @@ _LASTING = frozenset({"NodePorts"})
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """Pods of a gang that no filter tells apart, and that are of the same ``group`` within a composite one.
+    """Pods of a gang that no filter tells apart, and that are of the same ``group``: the number of a gang without
+    children and the role of the pods in it, or OTHERS for pods that are placed beside the gang.
 
     ``passes`` (bool per node) are the nodes that pass all filters that further pods do not influence; ``requests`` are
     positive, in millicores, bytes or counts.
@@ -143,6 +151,29 @@ class Spread:
 
 
 @dataclass(frozen=True, eq=False)
+class SegmentRule:
+    """In each domain the pods of some ``kinds`` and ``existing`` ones (int64 by domain) are a multiple of ``size``."""
+
+    kinds: frozenset[int]
+    domains: Domains
+    existing: Amounts
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Confinement:
+    """The pods of some ``kinds`` are all within one of some ``choices``, bool (choices, nodes)."""
+
+    kinds: frozenset[int]
+    choices: Mask
+
+    @cached_property
+    def class_of_node(self) -> NDArray[np.intp]:
+        """Equal for nodes of the same choices."""
+        return np.unique(self.choices, axis=1, return_inverse=True)[1].reshape(-1)
+
+
+@dataclass(frozen=True, eq=False)
 class GangProblem:
     """The pods of a gang without a node, and what a placement has to respect.
 
@@ -156,6 +187,14 @@ class GangProblem:
     exclusions: Sequence[Exclusion]
     attractions: Sequence[Attraction]
     spreads: Sequence[Spread]
+    segments: Sequence[SegmentRule] = ()
+    confinements: Sequence[Confinement] = ()
+
+    @property
+    def are_pods_independent(self) -> bool:
+        """Whether the pods share nothing but the amounts of nodes."""
+        between = (self.exclusions, self.attractions, self.spreads, self.segments, self.confinements)
+        return not any(between) and not any(kind.host_ports for kind in self.kinds)
 
     def digest(self) -> bytes:
         """Equal for problems that have the same placements, with the same pods on the same nodes."""
@@ -183,6 +222,13 @@ class GangProblem:
             for array in (spread.existing, spread.eligible, spread.included):
                 digest.update(array.tobytes())
             spread.domains.add_to(digest)
+        for rule in self.segments:
+            digest.update(repr((sorted(rule.kinds), rule.size)).encode())
+            digest.update(rule.existing.tobytes())
+            rule.domains.add_to(digest)
+        for confinement in self.confinements:
+            digest.update(repr(sorted(confinement.kinds)).encode())
+            digest.update(confinement.choices.tobytes())
         return digest.digest()
 
     def capacity(self, number: int, without: Collection[str] = ()) -> Amounts:
@@ -202,22 +248,25 @@ class GangProblem:
         return found
 
 
-def formulate_gang(cluster: Cluster, profile: Profile, groups: Iterable[Iterable[PodInfo]]) -> GangProblem:
-    """The problem of a gang on a cluster as it is. Raises PluginError.
+def formulate_gang(
+    cluster: Cluster, profile: Profile, gang: Gang, pods: Iterable[PodInfo], others: Iterable[PodInfo] = ()
+) -> GangProblem:
+    """The problem of a gang on a cluster as it is, and of ``others`` beside it. Raises PluginError.
 
-    The pods of each of the ``groups`` have no node, and can be modelled
+    ``pods`` are the members to be placed. All pods have no node, and can be modelled
     (:func:`kubestow_lab.flow.equivalence.why_not_modelled`).
     """
-    members = [list(pods) for pods in groups]
+    groups = _groups(gang, pods)
+    groups[OTHERS] = list(others)
     # The labels that pods of the gang select each other by matter as soon as one of them is placed.
     keys: set[str] = set()
-    for shape in {pod.shape for pods in members for pod in pods}:
+    for shape in {pod.shape for same in groups.values() for pod in same}:
         keys |= shape.affinity_terms.label_keys | selected_label_keys(shape.spec.topology_spread_constraints)
     alike: dict[tuple[Hashable, ...], list[PodInfo]] = {}
-    for number, pods in enumerate(members):
-        for pod in pods:
+    for name, same in groups.items():
+        for pod in same:
             labels = frozenset((key, value) for key, value in pod.labels.items() if key in keys)
-            alike.setdefault((number, pod.namespace, labels, profile.evaluations.group(pod)), []).append(pod)
+            alike.setdefault((name, pod.namespace, labels, profile.evaluations.group(pod)), []).append(pod)
     nodes, fit = cluster.all_nodes(), filter_plugin(profile, NodeResourcesFit)
     filters_ports = filter_plugin(profile, NodePorts) is not None
     kinds = []
@@ -232,6 +281,8 @@ def formulate_gang(cluster: Cluster, profile: Profile, groups: Iterable[Iterable
     affinity = filter_plugin(profile, InterPodAffinity)
     if affinity is not None:
         exclusions, attractions = _affinity(affinity, nodes, kinds)
+    segments = _segment_rules(cluster, nodes, gang, kinds)
+    confinements = _confinements(profile, nodes, gang, kinds)
     spreading = filter_plugin(profile, PodTopologySpread)
     names = sorted({name for kind in kinds for name in kind.requests})
     return GangProblem(
@@ -242,7 +293,75 @@ def formulate_gang(cluster: Cluster, profile: Profile, groups: Iterable[Iterable
         exclusions,
         attractions,
         [] if spreading is None else _spreads(spreading, nodes, kinds),
+        segments,
+        confinements,
     )
+
+
+def kinds_of(gang: Gang, leaves: Sequence[Gang], kinds: Sequence[Kind], role: str | None = None) -> frozenset[int]:
+    """The numbers of the kinds of a gang, which is part of one with these ``leaves``; only those of a role if given."""
+    numbers = {leaves.index(leaf) for leaf in gang.leaves()}
+    return frozenset(
+        number
+        for number, kind in enumerate(kinds)
+        if isinstance(kind.group, tuple) and kind.group[0] in numbers and role in (None, kind.group[1])
+    )
+
+
+# -- what the gang asks for --------------------------------------------------------------------------------------------
+
+
+def _groups(gang: Gang, pods: Iterable[PodInfo]) -> dict[Hashable, list[PodInfo]]:
+    """The pods by the number of their gang among those without children, and by their role in it."""
+    group_of = {
+        uid: (number, next((role.name for role in leaf.roles if uid in role.uids), ""))
+        for number, leaf in enumerate(gang.leaves())
+        for uid in leaf.members.pods
+    }
+    groups: dict[Hashable, list[PodInfo]] = {}
+    for pod in pods:
+        groups.setdefault(group_of[pod.uid], []).append(pod)
+    return groups
+
+
+def _segment_rules(cluster: Cluster, nodes: Nodes, gang: Gang, kinds: Sequence[Kind]) -> list[SegmentRule]:
+    """The segments of each gang without children; what they exclude at once is taken out of ``kind.passes``."""
+    leaves, rules = list(gang.leaves()), []
+    for leaf in leaves:
+        if leaf.segments is None:
+            continue
+        domains, own = Domains.of(nodes, leaf.segments.key), kinds_of(leaf, leaves, kinds)
+        existing = np.zeros(domains.number, np.int64)
+        for uid in leaf.members.placed:
+            placed = cluster.placed_pod(uid)
+            row = None if placed is None else cluster.nodes.rows.get(placed.node_name)
+            if row is not None and domains.of_node[row] != MISSING:
+                existing[domains.of_node[row]] += 1
+        for number in own:
+            kinds[number].passes[domains.of_node == MISSING] = False
+        rules.append(SegmentRule(own, domains, existing, leaf.segments.size))
+    return rules
+
+
+def _confinements(profile: Profile, nodes: Nodes, gang: Gang, kinds: Sequence[Kind]) -> list[Confinement]:
+    """The placements of the gangs below a composite one, those without any taken out of ``kind.passes``."""
+    leaves, found = list(gang.leaves()), []
+    below = list(gang.children)
+    while below:
+        child = below.pop()
+        below += child.children
+        own = kinds_of(child, leaves, kinds)
+        pods = [pod for number in own for pod in kinds[number].pods]
+        placements = profile.gangs.generate_placements(child, pods, nodes) if pods else None
+        if isinstance(placements, Status):
+            for number in own:
+                kinds[number].passes[:] = False
+        elif placements is not None:
+            choices = np.zeros((len(placements), len(nodes)), np.bool_)
+            for choice, placement in zip(choices, placements, strict=True):
+                choice[placement.nodes.row_numbers] = True
+            found.append(Confinement(own, choices))
+    return found
 
 
 # -- between pods ------------------------------------------------------------------------------------------------------

@@ -23,11 +23,14 @@ from kubestow.engine.gangs.gang_model import Answer, GangModel, Quota
 from kubestow.engine.gangs.gang_problem import (
     AFFINITY,
     ANTI_AFFINITY,
+    GROUP_TOPOLOGY,
     PORTS,
+    SEGMENTS,
     SLOTS,
     SPREADING,
     GangProblem,
     formulate_gang,
+    kinds_of,
 )
 from kubestow.engine.gangs.packing import best_fit
 from kubestow.engine.gangs.verification import Verifier
@@ -173,7 +176,7 @@ class GangSearch:
             domain = "" if placement is None else placement.name
             within = None if placement is None else nodes_within(self._cluster, placement)
             found = self._place_one_by_one(pods, within)
-            if gang.is_satisfied({pod.uid for pod, _ in found}):
+            if self._is_enough(gang, found):
                 answer.assignments, answer.domain, answer.found_by = found, domain, "scheduler"
                 return answer
         reasons = {reason for pod in pods if (reason := why_not_modelled(self._profile, pod, with_gang=True))}
@@ -182,6 +185,16 @@ class GangSearch:
         else:
             self._search_all(answer, placements)
         return answer
+
+    def _is_enough(self, gang: Gang, found: Sequence[Assignment]) -> bool:
+        """Whether a placement is enough for a gang and as it asks for, without pods of groups in it that do not fit."""
+        nodes = {pod.uid: node_name for pod, node_name in found}
+        below = list(gang.children)
+        for part in below:
+            below += part.children
+            if not part.is_satisfied(nodes) and not nodes.keys().isdisjoint(part.members.pods):
+                return False
+        return gang.is_satisfied(nodes) and self._profile.gangs.respects_terms(gang, nodes, self._cluster)
 
     # -- as kube-scheduler does it -------------------------------------------------------------------------------------
 
@@ -257,13 +270,8 @@ class PlacementSearch:
         options: SearchOptions,
     ) -> PlacementSearch:
         """A search for members of a gang without a node, in its placements or anywhere. Raises PluginError."""
-        leaves = list(gang.leaves())
-        numbers = {uid: number for number, leaf in enumerate(leaves) for uid in leaf.members.pods}
-        groups: list[list[PodInfo]] = [[] for _ in leaves]
-        for pod in pods:
-            groups[numbers[pod.uid]].append(pod)
-        problem = formulate_gang(cluster, profile, groups)
-        quota = quota_of(gang, problem, {id(leaf): number for number, leaf in enumerate(leaves)})
+        problem = formulate_gang(cluster, profile, gang, pods)
+        quota = quota_of(gang, problem)
         scopes = {"": np.ones(len(problem.node_names), np.bool_)}
         if placements is not None:
             scopes = {placement.name: nodes_within(cluster, placement) for placement in placements}
@@ -320,9 +328,9 @@ class _ScopeSearch:
         """Another solution within a time limit; None if there is none, or if the search ends ``undecided``."""
         if not self._may_be_placed(()):
             return None
-        if not self._refused:
+        if not self._refused and self._quota.needs_all_parts:
             packed = best_fit(self._problem, self.within)
-            if packed is not None and _is_met(self._quota, packed.sum(axis=1).tolist()):
+            if packed is not None and self._quota.is_met(packed.sum(axis=1).tolist()):
                 return packed
         if len(self._refused) >= self._options.most_refused:
             count = len(self._refused)
@@ -370,7 +378,7 @@ class _ScopeSearch:
         """Why there is no placement, after :meth:`find` has shown it: the constraints of which none can be left out."""
         problem = self._problem
         passing = {kind.name: int((kind.passes & self.within).sum()) for kind in problem.kinds}
-        families = [*problem.free, SLOTS, PORTS, ANTI_AFFINITY, AFFINITY, SPREADING]
+        families = [*problem.free, SLOTS, PORTS, ANTI_AFFINITY, AFFINITY, SPREADING, SEGMENTS, GROUP_TOPOLOGY]
         if self._refused:
             return Certificate(self.domain, self._needed, self.most, (Shortage(OTHER_FILTERS),), passing)
         needed = list(families)
@@ -378,7 +386,7 @@ class _ScopeSearch:
             without = [each for each in families if each not in needed or each == family]
             if self._is_excluded(without):
                 needed.remove(family)
-        if not problem.exclusions and not problem.attractions and not problem.spreads and len(problem.kinds) == 1:
+        if problem.are_pods_independent and len(problem.kinds) == 1:
             most = self.most
         else:
             model = GangModel(problem, self.within, Quota(), seed=self._options.seed)
@@ -400,7 +408,7 @@ class _ScopeSearch:
         """Whether each kind by itself has enough room for the quota."""
         room = [self._room(number, without) for number in range(len(self._problem.kinds))]
 
-        return _is_met(self._quota, room)
+        return self._quota.is_met(room)
 
     def _room(self, number: int, without: Collection[str]) -> int:
         """How many pods of a kind fit on the nodes without any others of the gang, without some families."""
@@ -419,13 +427,6 @@ class _ScopeSearch:
         return Shortage(family, sum(requests[: self._needed]), int(problem.free[family][passing].sum()), room)
 
 
-def _is_met(quota: Quota, counts: Sequence[int]) -> bool:
-    """Whether so many pods of each kind meet a quota."""
-    if quota.parts:
-        return sum(_is_met(part, counts) for part in quota.parts) >= quota.count
-    return sum(counts[kind] for kind in quota.kinds) >= quota.pods
-
-
 def nodes_within(cluster: Cluster, placement: Placement) -> Mask:
     """The nodes of a placement, bool per node of the cluster."""
     mask = np.zeros(len(cluster.nodes), np.bool_)
@@ -433,10 +434,20 @@ def nodes_within(cluster: Cluster, placement: Placement) -> Mask:
     return mask
 
 
-def quota_of(gang: Gang, problem: GangProblem, numbers: Mapping[int, int]) -> Quota:
-    """What has to be placed of a problem for a gang; ``numbers`` are those of the leaves by their identity."""
-    if gang.children:
-        return Quota(parts=tuple(quota_of(child, problem, numbers) for child in gang.children), count=gang.min_groups)
-    number = numbers[id(gang)]
-    kinds = frozenset(each for each, kind in enumerate(problem.kinds) if kind.group == number)
-    return Quota(kinds, gang.missing_pods)
+def quota_of(gang: Gang, problem: GangProblem) -> Quota:
+    """What has to be placed of a problem for a gang."""
+    leaves = list(gang.leaves())
+
+    def of(part: Gang) -> Quota:
+        if part.children:
+            return Quota(parts=tuple(map(of, part.children)), count=part.min_groups)
+        placed = part.members.placed
+        missing = max(0, part.min_count - len(placed))
+        in_all = Quota(kinds_of(part, leaves, problem.kinds), missing)
+        of_roles = [
+            Quota(kinds_of(part, leaves, problem.kinds, role.name), max(0, role.min_count - len(placed & role.uids)))
+            for role in part.roles
+        ]
+        return Quota(parts=(in_all, *of_roles), count=1 + len(of_roles)) if of_roles else in_all
+
+    return of(gang)

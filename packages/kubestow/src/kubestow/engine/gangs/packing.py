@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 
 def best_fit(problem: GangProblem, within: Mask) -> Amounts | None:
     """As many pods as fit on some nodes (``within``, bool per node), int64 (kinds, nodes); None where pods interact."""
-    if problem.exclusions or problem.attractions or problem.spreads or any(each.host_ports for each in problem.kinds):
+    if not problem.are_pods_independent:
         return None
     totals = {name: max(1, int(free[within].sum())) for name, free in problem.free.items()}
     shares = [

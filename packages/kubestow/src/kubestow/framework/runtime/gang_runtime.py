@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from operator import index
 from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
@@ -159,6 +160,39 @@ class GangRuntime(PluginCaller):
             return None if status.ok else status.by(plugin.name)
         placements = [placement for placement in found if len(as_placement(plugin, placement).nodes)]
         return placements or _NO_PLACEMENTS.by(plugin.name)
+
+    def respects_terms(self, gang: Gang, nodes: Mapping[str, str], cluster: Cluster) -> bool:
+        """Whether members on some nodes (names by uid) are in one placement of each gang, and in whole segments.
+
+        Members that have nodes already count for their segments. Raises PluginError.
+        """
+
+        def respects(gang: Gang, within: Nodes) -> bool:
+            pods = [gang.members.pods[uid] for uid in nodes if uid in gang.members.pods]
+            if not pods:
+                return True
+            placements = self.generate_placements(gang, pods, within)
+            if isinstance(placements, Status):
+                return False
+            names = {nodes[pod.uid] for pod in pods}
+            candidates = [within] if placements is None else [placement.nodes for placement in placements]
+            return has_whole_segments(gang) and any(
+                names.issubset(each.names) and all(respects(child, each) for child in gang.children)
+                for each in candidates
+            )
+
+        def has_whole_segments(gang: Gang) -> bool:
+            segments = gang.segments
+            if segments is None:
+                return True
+            before = (cluster.placed_pod(uid) for uid in gang.members.placed)
+            here = {each.info.uid: each.node_name for each in before if each is not None}
+            here |= {uid: nodes[uid] for uid in gang.members.pods if uid in nodes}
+            rows = [cluster.nodes.rows.get(name) for name in here.values()]
+            labels = [None if row is None else cluster.nodes.objects[row].metadata.labels for row in rows]
+            return segments.are_whole(None if each is None else each.get(segments.key) for each in labels)
+
+        return respects(gang, cluster.all_nodes())
 
     def choose_placement(self, gang: Gang, proposals: Sequence[Proposal], random: Random) -> int:
         """The position of the proposal with the highest score, a random one of several. Raises PluginError."""

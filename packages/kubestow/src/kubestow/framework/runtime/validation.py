@@ -18,7 +18,7 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Gang, GroupTerms, Placement
+from kubestow.framework.gang import Gang, GroupTerms, Placement, Segments
 from kubestow.framework.interface import MAX_SCORE, Permission, Plugin, PostFilterResult
 from kubestow.framework.status import SUCCESS, Code, Legend, Status, Verdict
 
@@ -33,6 +33,8 @@ _GANG_FIELDS: dict[str, Any] = {
     "terms": GroupTerms | None,
     "children": tuple,
     "min_groups": int,
+    "roles": tuple,
+    "segments": Segments | None,
 }
 
 

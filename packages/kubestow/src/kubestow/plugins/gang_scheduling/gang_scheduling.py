@@ -31,7 +31,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import EventRegistration, HintKeys, Invalidation, on
-from kubestow.framework.gang import Gang, GangOutcome, GangPlugin, GroupTerms
+from kubestow.framework.gang import Gang, GangOutcome, GangPlugin, GroupTerms, Role, Segments
 from kubestow.framework.interface import Handle, Permission, PermitPlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.rules.minors import Behaviour
@@ -217,7 +217,16 @@ class GangScheduling(GangPlugin, PermitPlugin):
             return None
         min_count, timeout = self._pod_groups.policy(group)
         members = self.handle.cluster.pod_groups.members(name)
-        return Gang(name, group.metadata.uid, min_count, timeout, members, self._terms(name, group))
+        return Gang(
+            name,
+            group.metadata.uid,
+            min_count,
+            timeout,
+            members,
+            self._terms(name, group),
+            roles=self._pod_groups.roles(group, members),
+            segments=_segments_of(group),
+        )
 
     def _terms(self, name: PodGroupName, group: Any) -> GroupTerms | None:
         """What all pods of a group have in common; None for groups that are no units."""
@@ -468,6 +477,21 @@ def _with_required_fields(condition: Condition) -> dict[str, Any]:
 DEFAULT_SCHEDULE_TIMEOUT = 300.0
 
 
+SEGMENT_SIZE, SEGMENT_TOPOLOGY = "kubestow.dev/segment-size", "kubestow.dev/segment-topology"
+"""Annotations of a pod group of any API: how many pods a segment has, and the key of the node label of its domain."""
+
+
+def _segments_of(group: Any) -> Segments | None:
+    """The segments that a group asks for by annotations. Raises ValueError, which is an error of its pods."""
+    annotations = group.metadata.annotations
+    size, key = annotations.get(SEGMENT_SIZE, ""), annotations.get(SEGMENT_TOPOLOGY, "")
+    if not size and not key:
+        return None
+    if not key or not size.isdecimal() or not int(size):
+        raise ValueError(f'{SEGMENT_SIZE} is "{size}" and {SEGMENT_TOPOLOGY} is "{key}", expected a number and a key')
+    return Segments(key, int(size))
+
+
 class PodGroupLister:
     """The pod groups of some APIs in the cluster cache."""
 
@@ -492,6 +516,14 @@ class PodGroupLister:
     def name_of(self, group: Any) -> PodGroupName:
         """The name by which pods refer to a group."""
         return PodGroupName(self._by_kind[type(group)].name, group.metadata.namespace, group.metadata.name)
+
+    def roles(self, group: Any, members: Members) -> tuple[Role, ...]:
+        """The roles of which a group needs a number of pods each, with the members that have them."""
+        api = self._by_kind[type(group)]
+        return tuple(
+            Role(role, least, frozenset(uid for uid, info in members.pods.items() if api.role_of(info.pod) == role))
+            for role, least in api.min_by_role(group).items()
+        )
 
     def policy(self, group: Any) -> tuple[int, float]:
         """The number of pods that a group needs at the same time, and how long they wait for each other in seconds."""

@@ -90,7 +90,7 @@ class GangAttempt:
     @property
     def schedules_as_a_whole(self) -> bool:
         """Whether members beyond the minimum count are never scheduled by themselves."""
-        return self.placement_count is not None or self.preempts_as_a_whole
+        return self.placement_count is not None or self.gang.has_segments or self.preempts_as_a_whole
 
     @cached_property
     def preempts_as_a_whole(self) -> bool:
@@ -111,8 +111,8 @@ class GangAttempt:
         return max(1, self.gang.min_count - len(self.gang.members.placed))
 
     def is_satisfied(self) -> bool:
-        """Whether as many members are placed now as the gang needs."""
-        return len(self.gang.members.placed) >= self.gang.min_count
+        """Whether as many members are placed now as the gang needs, in all and of each role."""
+        return len(self.gang.members.placed) >= self.gang.min_count and self.gang.is_satisfied()
 
     def refusal(self, placeable: int) -> str:
         """The message of the gang that too few members fit, ``placeable`` of them."""
@@ -136,10 +136,16 @@ class GangAttempt:
     def summary(self, placeable: int) -> str:
         """How many members the gang needs and how many fit, in its first placement if there are several."""
         gang, count = self.gang, self.placement_count
-        if not self.search.ok and self.search.code is not Code.PENDING:
+        in_segments = placeable >= gang.min_count and gang.has_segments
+        if self.search.ok and in_segments:
+            text = f"{gang.name}: its pods were not placed in whole segments"
+        elif not self.search.ok and self.search.code is not Code.PENDING:
             text = f"{gang.name}: {self.search.message}"
         elif placeable < gang.min_count:
             text = f"{gang.name} needs {gang.min_count} pods, {placeable} of {len(gang.members.pods)} fit"
+        elif gang.roles and not gang.is_satisfied():
+            needed = ", ".join(f"{role.min_count} of {role.name}" for role in gang.roles)
+            text = f"{gang.name} needs {needed}, which do not fit together"
         else:
             text = f"none of the {len(self.pods)} pods of {gang.name} that look for a node fits"
         if count is not None:
@@ -158,7 +164,7 @@ class GangAttempt:
         if keeps_nominations is None:
             keeps_nominations = any(failure.keeps_nomination for failure in failures)
         rejectors = self.gang_plugins.union(*(failure.rejectors for failure in failures))
-        if not self.search.ok:  # another node for a pod that fits may help the others
+        if not self.search.ok or self.gang.has_segments:  # another node for a pod that fits may help the others
             rejectors |= {plugin.name for plugin in self.profile.runtime.plugins.filter}
         pending_plugins: frozenset[str] = frozenset().union(*(failure.pending_plugins for failure in failures))
         return SchedulingFailure(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -21,7 +21,7 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.simulation import Simulation
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Gang, Placement, Proposal
+from kubestow.framework.gang import Placement, Proposal
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import SUCCESS, Code, Status
@@ -342,7 +342,7 @@ class GangPlacer:
                 return found
             nodes = {pod.uid: node_name for pod, node_name in found if pod.uid in waiting}
             members = self._new_placement(attempt, self._cycle.decide)
-            if self._respects_placements(attempt, nodes):
+            if gangs.respects_terms(attempt.gang, nodes, self._cluster):
                 for uid, node_name in nodes.items():
                     await members.place([waiting[uid]], Scope([node_name], preempts=False))
                     if members.failures:
@@ -352,25 +352,6 @@ class GangPlacer:
             members.undo()
             self._drop_withdrawn(attempt, members)
         return Status.unschedulable("the placements that were found do not fit any more")
-
-    def _respects_placements(self, attempt: GangAttempt, nodes: Mapping[str, str]) -> bool:
-        """Whether the nodes of members (by uid) are in one placement of the gang, and of each gang below it."""
-
-        def respects(gang: Gang, within: Nodes) -> bool:
-            pods = [gang.members.pods[uid] for uid in nodes if uid in gang.members.pods]
-            if not pods:
-                return True
-            placements = attempt.profile.gangs.generate_placements(gang, pods, within)
-            if isinstance(placements, Status):
-                return False
-            names = {nodes[pod.uid] for pod in pods}
-            candidates = [within] if placements is None else [placement.nodes for placement in placements]
-            return any(
-                names.issubset(each.names) and all(respects(child, each) for child in gang.children)
-                for each in candidates
-            )
-
-        return respects(attempt.gang, self._cluster.all_nodes())
 
     def _with_failures_of_others(self, attempt: GangAttempt, members: MemberPlacement) -> MemberPlacement:
         """The placement of enough members, with the reasons why the others had no node before it was found."""

@@ -80,8 +80,8 @@ class GangSchedulingCycle:
             self._reject(attempt, found)
         else:
             attempt.search = found
-            waits = found.code is Code.PENDING
-            if waits or not await self._preemption.preempt(attempt):
+            has_no_preemption = found.code is Code.PENDING or attempt.gang.has_segments
+            if has_no_preemption or not await self._preemption.preempt(attempt):
                 self._fail(attempt, placeable)
 
     def _new_attempt(self, gang: Gang, profile: Profile, pods: list[QueuedPod]) -> GangAttempt:
@@ -133,9 +133,13 @@ class GangSchedulingCycle:
     # -- enough members are placed -------------------------------------------------------------------------------
 
     def _has_enough(self, attempt: GangAttempt, members: MemberPlacement) -> bool:
-        """Whether the gang has its minimum count, and one pod placed at least if it schedules as a whole."""
+        """Whether the gang has what it needs, and one pod placed at least if it schedules as a whole."""
         makes_progress = bool(members.placed) or not attempt.schedules_as_a_whole or not attempt.pods
-        return attempt.is_satisfied() and makes_progress
+        if not attempt.gang.has_segments:
+            return attempt.is_satisfied() and makes_progress
+        nodes = {context.info.uid: context.node_name for context in members.placed}
+        respects = attempt.profile.gangs.respects_terms(attempt.gang, nodes, self._cluster)
+        return attempt.is_satisfied() and makes_progress and respects
 
     async def _start_binding(self, attempt: GangAttempt, members: MemberPlacement) -> None:
         """Run Permit, start the binding cycles, and schedule the remaining members by themselves."""

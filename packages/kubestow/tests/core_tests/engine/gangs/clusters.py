@@ -28,18 +28,28 @@ def gang_of(
     nodes: Sequence[Node], pods: Sequence[Pod], minimum: int, *, topology: str = ""
 ) -> tuple[OfflineScheduler, Profile, Gang]:
     """A scheduler with nodes and pods, its profile, and the gang ``train`` of pods; the others are beside it."""
-    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
-    if topology:
-        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
-    group = convert(PodGroup, {"metadata": {"name": "train", "namespace": "default", "uid": "train"}, "spec": spec})
-    cluster = ClusterObjects(nodes=list(nodes), pods=list(pods), objects=[group])
-    gates = config.FeatureGates(_GATES)
-    scheduler = OfflineScheduler(cluster, SchedulerOptions(gates=gates))
-    found = scheduler.profiles["default-scheduler"]
+    scheduler, found = offline_scheduler(nodes, pods, [pod_group("train", minimum, topology=topology)])
     member = next(each for each in pods if each.spec.scheduling_group is not None)
     gang = found.gangs.gang_of(scheduler.cache.shapes.info(member))
     assert gang is not None
     return scheduler, found, gang
+
+
+def pod_group(name: str, minimum: int, *, topology: str = "") -> PodGroup:
+    """A PodGroup that needs so many pods, in one domain of a topology key if one is given."""
+    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+    if topology:
+        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    return convert(PodGroup, {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec})
+
+
+def offline_scheduler(
+    nodes: Sequence[Node], pods: Sequence[Pod], objects: Sequence[PodGroup]
+) -> tuple[OfflineScheduler, Profile]:
+    """A scheduler with nodes, pods and groups, and its profile."""
+    cluster = ClusterObjects(nodes=list(nodes), pods=list(pods), objects=list(objects))
+    scheduler = OfflineScheduler(cluster, SchedulerOptions(gates=config.FeatureGates(_GATES)))
+    return scheduler, scheduler.profiles["default-scheduler"]
 
 
 def worker(name: str, **same: Any) -> Pod:
