@@ -29,11 +29,12 @@ from kubestow.engine.explanation.node_tables import NodeComparison
 from kubestow.engine.pipeline.offline_scheduler import with_all_candidate_nodes
 from kubestow.engine.pipeline.static_handle import StaticHandle
 from kubestow.errors import KubestowError
+from kubestow.framework.evaluation import BestRows
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import Code
 from kubestow.plugins.default_preemption.candidates import PreemptionCandidates
 from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets
-from kubestow.scheduling.decision.node_selection import feasible_nodes_to_find
+from kubestow.scheduling.decision.node_selection import FirstByName, feasible_nodes_to_find
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
 
@@ -296,13 +297,13 @@ class _Preferring:
         """Choose this node from now on."""
         self._node, self.has_chosen = node, False
 
-    def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
+    def choose(self, cluster: Cluster, rows: BestRows) -> int:
         """The preferred row."""
         self.has_chosen = True
         preferred = cluster.nodes.rows.get(self._node, -1)
         if preferred in rows:
             return preferred
-        return int(rows[cluster.nodes.name_rank()[rows].argmin()])
+        return FirstByName().choose(cluster, rows)
 
 
 def _node_and_text(decision: Decision) -> tuple[str, str]:
