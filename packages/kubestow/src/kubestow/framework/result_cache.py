@@ -241,9 +241,10 @@ class PluginResults:
             assert plugin is not None
             nodes = cluster.few_nodes(rows)
             new_scores = bound.runtime.run_score_plugin_on_rows(plugin, self.state, pod, nodes)
+            if not (bound.normalizes or 0 <= min(new_scores) <= max(new_scores) <= MAX_SCORE):
+                culprit = next(score for score in new_scores if not 0 <= score <= MAX_SCORE)
+                raise out_of_range(plugin, "Score", culprit)
             for row, score in zip(rows, new_scores, strict=True):
-                if not (0 <= score <= MAX_SCORE or bound.normalizes):
-                    raise out_of_range(plugin, "Score", score)
                 entries[row] = score
             self.scores_are_zero = self.scores_are_zero and not any(new_scores)
         elif rows and scores is not None:
