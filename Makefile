@@ -12,7 +12,7 @@ SCHEMAS := 1.36 1.37 1.35
 SEEDS ?= 100
 FIRST_SEED ?= 1
 
-.PHONY: venv lock demo test simulate mutants lint types check schema site benchmark-guard clean
+.PHONY: venv lock demo test simulate mutants lint types check schema site benchmark-guard performance-history clean
 
 venv: $(STAMP)
 
@@ -67,7 +67,11 @@ schema: venv
 BASE ?= origin/main
 PAIRS ?= 5
 benchmark-guard: venv
-	@$(BIN)/python -m tools.benchmark_guard --base $(BASE) --pairs $(PAIRS) --fail-above 10
+	@$(BIN)/python -m tools.performance.guard --base $(BASE) --pairs $(PAIRS) --fail-above 10
+
+# Measure HEAD beside the commit of main that was measured last, and write docs/performance-history.md.
+performance-history: venv
+	@nice $(BIN)/python -m tools.performance.history record
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

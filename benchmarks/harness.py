@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, get_args, get_origin
 
-from tools.benchmark_guard import ROOT, environment_of
+from tools.performance.checkouts import ROOT, environment_of
 
 Row = tuple[str, dict[str, Any]]
 """A case, and its figures by unit; texts are results without a unit."""

@@ -32,6 +32,7 @@ from kubestow.descheduling.loop import Descheduler
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.descheduling.strategies.plugin_registry import find_plugins as find_descheduler_plugins
 from kubestow.engine.explanation.explain import explain as explain_pod
+from kubestow.engine.gangs.gang_search import GangSearch
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 from kubestow.engine.pipeline.static_handle import StaticHandle
@@ -39,7 +40,6 @@ from kubestow.framework.profile import build_profile
 from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.testing import builders
-from kubestow_lab.gangs.gang_search import GangSearch
 
 # -- explain -----------------------------------------------------------------------------------------------------------
 
@@ -464,6 +464,6 @@ class _FragmentationRun:
         best = evaluation.find_best(info, feasibility)
         node_name = self.cache.nodes.names[FirstByName().choose(self.cache, best)]
         self.cache.assume(info, node_name)
-        status = self._profile.runtime.run_reserve_plugins(evaluation.state(), info, node_name)
+        status = self._profile.binding.run_reserve_plugins(evaluation.state(), info, node_name)
         assert status.ok, status.message
         self.allocated += gpu_milli

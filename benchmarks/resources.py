@@ -128,7 +128,7 @@ class _VolumeEngine(Engine):
             decision = self.pipeline.decide_by_plugins(info)
             assert decision.node_name is not None, decision.message
             self.cluster.assume(info, decision.node_name)
-            status = profile.runtime.run_reserve_plugins(decision.state, info, decision.node_name)
+            status = profile.binding.run_reserve_plugins(decision.state, info, decision.node_name)
             assert status.ok, status
             spent += perf_counter() - began
             self._bind_assumed()

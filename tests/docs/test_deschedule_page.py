@@ -15,7 +15,7 @@ import aiohttp
 
 from core_tests.descheduling.objects import node, pod
 from devcluster_tests.cli.up_process import Up, up
-from kubestow.cli.descheduler_flags import DESCHEDULE
+from kubestow.cli.flags.descheduler import DESCHEDULE
 from kubestow.descheduling import strategies
 from tests.docs.page_examples import example
 

@@ -7,7 +7,20 @@ import sys
 import click
 
 from kubestow_lab.process_pool import process_pool
-from tests.fault_simulation.planted_faults import FAULTS, find
+from tests.fault_simulation.planted_faults import AREAS, FAULTS, Found, find
+
+
+def _table(found: list[Found]) -> str:
+    """The faults by area, each with the seeds that it took."""
+    by_name = {FAULTS[each.number].name: each for each in found}
+    lines = ["| Fault | In runs with | Seeds | Rule that it breaks |", "|---|---|---|---|"]
+    for area, faults in AREAS.items():
+        chosen = [fault for fault in faults if fault.name in by_name]
+        lines += [f"| **{area}** | | | |"] if chosen else []
+        for fault in chosen:
+            each = by_name[fault.name]
+            lines.append(f"| {fault.name} | {fault.condition} | {each.seeds or 'not found'} | {each.rule} |")
+    return "\n".join(lines)
 
 
 @click.command()
@@ -19,13 +32,12 @@ def main(limit: int, jobs: int | None, only: str) -> None:
     chosen = [number for number, fault in enumerate(FAULTS) if only in fault.name]
     pool = process_pool(jobs, preload=find.__module__)
     limits = [limit] * len(chosen)
-    results = map(find, chosen, limits) if pool is None else pool.map(find, chosen, limits)
-    click.echo("| Fault | Seeds | Rule that it breaks |\n|---|---|---|")
-    missed = 0
-    for found in results:
-        missed += found.seeds is None
-        click.echo(f"| {found.name} | {found.seeds or 'not found'} | {found.rule} |")
-        sys.stdout.flush()
+    found = []
+    for each in map(find, chosen, limits) if pool is None else pool.map(find, chosen, limits):
+        click.echo(f"{FAULTS[each.number].name}: {each.seeds or 'not found'}", err=True)
+        found.append(each)
+    missed = sum(each.seeds is None for each in found)
+    click.echo(_table(found))
     click.echo(f"\n{len(chosen) - missed} of {len(chosen)} faults found within {limit} seeds", err=True)
     sys.exit(1 if missed else 0)
 

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from click.testing import CliRunner
 
 from kubestow_lab.fault_simulation.simulation import simulate
 from tests.fault_simulation.find_planted_faults import main
-from tests.fault_simulation.planted_faults import FAULTS, PlantedFault
+from tests.fault_simulation.planted_faults import FAULTS
 
 QUICK = "a changed node keeps its old state"
 
 
 def test_there_are_enough_faults_each_with_a_name_of_its_own() -> None:
-    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 60
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 100
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_planted_and_removed(fault: PlantedFault) -> None:
-    before = simulate(11).fingerprint if fault is FAULTS[0] else ""
-    with fault.plant():
-        pass
-    assert not before or simulate(11).fingerprint == before
+def test_planted_faults_are_removed() -> None:
+    before = simulate(8).fingerprint
+    for fault in FAULTS:
+        with fault.plant():
+            pass
+    assert simulate(8).fingerprint == before
 
 
 def test_the_command_says_how_many_seeds_found_a_fault() -> None:
     result = CliRunner().invoke(main, ["--only", QUICK, "--limit", "50", "--jobs", "1"])
     assert result.exit_code == 0
-    assert re.search(rf"\| {QUICK} \| \d+ \| ", result.output)
+    assert re.search(rf"\| {QUICK} \|  \| \d+ \| ", result.output)
 
 
 def test_the_command_fails_when_a_fault_is_not_found() -> None:
     result = CliRunner().invoke(main, ["--only", QUICK, "--limit", "0", "--jobs", "1"])
     assert result.exit_code == 1
-    assert f"| {QUICK} | not found |" in result.output
+    assert f"| {QUICK} |  | not found |" in result.output

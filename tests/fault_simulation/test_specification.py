@@ -23,16 +23,21 @@ from kubestow.testing.storage import mounting
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
 from kubestow_lab.fault_simulation.invariants.fairness import FirstAttempts, Overtaken
 from kubestow_lab.fault_simulation.invariants.feasible_nodes import PlainObjects
+from kubestow_lab.fault_simulation.scheduler.faulty_plugin import ReservationLedger
 from kubestow_lab.fault_simulation.specification import (
+    MAX_AT_ONCE,
     RULES,
     Attempted,
+    Begun,
     Bound,
+    Cancelled,
     Decided,
     Fact,
     Preempting,
     Rested,
     Sent,
     Settled,
+    Written,
     violations,
 )
 from kubestow_lab.fault_simulation.trace import Trace
@@ -45,7 +50,16 @@ def _pod(name: str, cpu: str = "1", **fields: Any) -> Pod:
 
 def attempted(**fields: Any) -> Attempted:
     """A fact without a violation, with some fields changed; likewise the next functions."""
-    valid = Attempted(by="one", pod=_pod("a"), may_schedule=True, holder="one", overtaken=())
+    valid = Attempted(
+        by="one",
+        pod=_pod("a"),
+        may_schedule=True,
+        holder="one",
+        overtaken=(),
+        at_once=1,
+        held_by_gone={},
+        without_nomination=(),
+    )
     return replace(valid, **fields)
 
 
@@ -57,6 +71,7 @@ def decided(**fields: Any) -> Decided:
         node_name="n",
         nodes=[node("n", cpu="2")],
         placed=nothing,
+        nominated=nothing,
         claims=nothing,
         volumes=nothing,
         plain=PlainObjects(),
@@ -73,14 +88,28 @@ def preempting(**fields: Any) -> Preempting:
         priorities={each.metadata.uid: [each.spec.priority or 0] for each in (preemptor, victim)},
         node=node("n", cpu="2"),
         beside=[_pod("stays")],
+        awaited=[],
         is_checkable=True,
         plain=PlainObjects(),
     )
     return replace(valid, **fields)
 
 
+def begun(**fields: Any) -> Begun:
+    return replace(Begun(by="one", pod=_pod("a"), settled_for=None), **fields)
+
+
 def sent(**fields: Any) -> Sent:
-    return replace(Sent(by="one", uid="a", times=[0.0], may_schedule=True, holder="one", gang=None), **fields)
+    valid = Sent(by="one", uid="a", times=[0.0], may_schedule=True, holder="one", gang=None, is_stopped=False)
+    return replace(valid, **fields)
+
+
+def written(**fields: Any) -> Written:
+    return replace(Written(by="one", what="patch pod a", may_schedule=True, holder="one"), **fields)
+
+
+def cancelled(**fields: Any) -> Cancelled:
+    return replace(Cancelled(by="one", what="bind a n", seconds=10.0, may_wait=True), **fields)
 
 
 def bound(of: Pod | None = None, **fields: Any) -> Bound:
@@ -135,6 +164,8 @@ class _Cluster:
             requests=[],
             running=SimpleNamespace(cancelled=lambda: True),
             scheduler=SimpleNamespace(cluster=self.cache),
+            ledger=ReservationLedger(),
+            bound=set(),
         )
 
     def settled(self, *processes: Any) -> Settled:
@@ -165,6 +196,19 @@ class _Cluster:
         self.server.put(node("n"))
         return self
 
+    def with_pod_that_may_preempt(self) -> _Cluster:
+        self.server.put(node("n", cpu="1"))
+        self.server.put(_pod("low", node="n", scheduler="one"))
+        self.server.put(_pod("high", priority=10, scheduler="one"))
+        return self
+
+    def with_reservation_taken_back(self) -> _Cluster:
+        self.server.put(_pod("a", node="n"))
+        self.cache.put_pod(self.cache.shapes.info(self.server.pods()[0]))
+        self.process.bound = {"uid-a"}
+        self.process.ledger.released = {"uid-a": "n"}
+        return self
+
     def ended(self) -> _Cluster:
         self.process.alive = False
         return self
@@ -183,13 +227,23 @@ def _group(name: str) -> Any:
 PLANTED: dict[str, Callable[[], Fact]] = {
     "only the leader decides": lambda: attempted(may_schedule=False),
     "only the leader sends bindings": lambda: sent(may_schedule=False),
+    "only the leader writes": lambda: written(may_schedule=False),
+    "a graceful stop waits for requests": lambda: cancelled(seconds=0.5),
     "only the leader binds": lambda: bound(may_schedule=False),
     "no pod is overtaken twice": lambda: attempted(overtaken=[Overtaken("b", 2)]),
+    "attempts back off": lambda: attempted(at_once=MAX_AT_ONCE),
     "bindings back off": lambda: sent(times=[0.1 * number for number in range(7)]),
     "a pod is placed where it fits": lambda: decided(placed=[(_pod("b", cpu="2"), "n")]),
     "a volume is mounted where it can be": lambda: decided(
         pod=_pod("a", spec=mounting("data")), claims=[volume_claim("data", volume="pv-elsewhere")]
     ),
+    "room is kept for nominated pods": lambda: decided(nominated=[_pod("high", cpu="2", priority=10)]),
+    "no gated pod is placed": lambda: decided(pod=_pod("a", gates=("quota",))),
+    "nothing is held for a pod that is gone": lambda: attempted(held_by_gone={"b": 2.0}),
+    "a pod preempts once at a time": lambda: preempting(awaited=[_pod("earlier")]),
+    "a preemptor is nominated": lambda: attempted(without_nomination=["high"]),
+    "no binding begins of a pod that needs none": lambda: begun(settled_for=0.1),
+    "no binding is sent of a pod that was stopped": lambda: sent(is_stopped=True),
     "victims have lower priority": lambda: preempting(victim=_pod("low", priority=10)),
     "a pod that must not preempt does not": lambda: preempting(
         preemptor=_pod("high", priority=10, spec={"preemptionPolicy": "Never"})
@@ -201,7 +255,6 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     "no pod is bound after its deletion": lambda: bound(
         _pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     ),
-    "no gated pod is bound": lambda: bound(_pod("a", gates=("quota",))),
     "a pod is bound to a node that existed": lambda: bound(node_names=set()),
     "no node is bound above its allocatable": lambda: bound(_pod("a", cpu="3")),
     "no host port is used twice": lambda: bound(
@@ -214,14 +267,16 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     "a gang is bound whole or not at all": lambda: sent(gang=(1, 2)),
     "every schedulable pod is bound": lambda: _Cluster().with_pod_that_fits().settled(),
     "every schedulable gang is bound": lambda: _Cluster().with_gang_that_fits().settled(),
+    "every pod that may preempt does": lambda: _Cluster().with_pod_that_may_preempt().settled(),
     "some scheduler leads": lambda: (cluster := _Cluster()).settled(cluster.process),
     "a scheduler survives": lambda: _Cluster().ended().rested(),
     "the cache is what the server has": lambda: _Cluster().with_unknown_node().rested(),
     "nominations end": lambda: _Cluster().with_nomination_of_deleted_pod().rested(),
+    "a bound pod keeps what was reserved": lambda: _Cluster().with_reservation_taken_back().rested(),
     "a server in trouble is spared": lambda: _Cluster().with_storm().rested(),
 }
-#: Needs a whole scheduler: the planted faults have it.
-ELSEWHERE = {"nothing is lost or left"}
+#: Need a whole scheduler: the planted faults have one.
+ELSEWHERE = {"nothing is lost or left", "pods say what has happened to them"}
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -240,7 +295,13 @@ def test_every_rule_has_a_planted_violation_and_a_reason() -> None:
     [
         attempted(),
         decided(),
+        attempted(at_once=MAX_AT_ONCE - 1, held_by_gone={"b": 0.5}),
         preempting(),
+        begun(),
+        begun(settled_for=0.0),
+        written(),
+        cancelled(),
+        cancelled(seconds=0.5, may_wait=False),
         sent(gang=(2, 2)),
         bound(),
         _with_device(allocation=allocation("d0", at="n"), reservedFor=reserved_for("uid-a")),

@@ -10,8 +10,9 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from tools.mutants.__main__ import TESTS, reached
-from tools.mutants.known import Kills
+from tools.mutants.__main__ import TESTS, reached, sampled
+from tools.mutants.fork_server import Outcome
+from tools.mutants.known import Verdicts
 from tools.mutants.mutations import mutants
 
 _ROOT = Path(__file__).parents[2]
@@ -74,19 +75,77 @@ def test_survivors_are_named_and_what_never_ends_is_killed(tree: Path) -> None:
         "survived kubestow.rules.pods:7 Pods.may_take: if len(self.taken) < 2:  [2 → 3] (1 tests)",
         "not covered kubestow.rules.pods:9 Pods.may_take: return False  [False → True] (0 tests)",
     ]
-    assert "| rules (decisions) | 11 | 6 | 1 | 3 | 1 | 0 | 63.6 |" in printed
+    assert "| rules (elsewhere) | 11 | 6 | 1 | 3 | 1 | 0 | 63.6 |" in printed
     assert finished.returncode == 1
 
 
-def test_a_mutant_was_killed_as_long_as_its_module_and_the_test_are_the_same(tmp_path: Path) -> None:
-    module, test = tmp_path / "module.py", tmp_path / "test_module.py"
-    module.write_text("def start():\n    return one\n")
-    test.write_text("")
-    (mutant,) = mutants("module", module)
-    Kills(tmp_path / "kills.jsonl").add(mutant, f"{test}::test_start")
-    assert mutant in Kills(tmp_path / "kills.jsonl")
-    test.write_text("# it checks less")
-    assert mutant not in Kills(tmp_path / "kills.jsonl")
+def _write(folder: Path, module: str, tests: str) -> tuple[Path, Path]:
+    files = folder / "module.py", folder / "test_module.py"
+    files[0].write_text(dedent(module))
+    files[1].write_text(dedent(tests))
+    return files
+
+
+_STARTS = """
+    def start():
+        return one
+    """
+_TWO_TESTS = """
+    @pytest.mark.parametrize("one", [1])
+    def test_start(one):
+        assert start()
+
+    def test_other():
+        pass
+    """
+
+
+@pytest.mark.parametrize(
+    ("module", "tests", "kept"),
+    [
+        ("\n    limit = 1" + _STARTS, _TWO_TESTS, True),
+        (_STARTS, "\n    LIMIT = 1" + _TWO_TESTS.replace("pass", "return"), True),
+        (_STARTS.replace("start()", "start(self)"), _TWO_TESTS, False),
+        (_STARTS, _TWO_TESTS.replace("assert start()", "start()"), False),
+        (_STARTS, _TWO_TESTS.replace("[1]", "[2]"), False),
+    ],
+)
+def test_a_kill_holds_until_the_function_or_the_test_changes(
+    tmp_path: Path, module: str, tests: str, kept: bool
+) -> None:
+    module_file, test_file = _write(tmp_path, _STARTS, _TWO_TESTS)
+    (mutant,) = mutants("module", module_file)
+    killer = f"{test_file}::test_start[1]"
+    Verdicts(tmp_path / "verdicts.jsonl").add(mutant, Outcome.KILLED, killer, [])
+    _write(tmp_path, module, tests)
+    (mutant,) = mutants("module", module_file)
+    verdicts = Verdicts(tmp_path / "verdicts.jsonl")
+    assert verdicts.of(mutant, ["further tests"]) is (Outcome.KILLED if kept else None)
+    assert verdicts.killers(mutant) == [killer]
+
+
+def test_a_mutant_that_survived_is_tried_again_with_other_tests(tmp_path: Path) -> None:
+    module_file, test_file = _write(tmp_path, _STARTS, _TWO_TESTS)
+    (mutant,) = mutants("module", module_file)
+    start, other = (f"{test_file}::{name}" for name in ("test_start", "test_other"))
+    verdicts = Verdicts(tmp_path / "verdicts.jsonl")
+    verdicts.add(mutant, Outcome.SURVIVED, "", [start, other])
+    assert verdicts.of(mutant, [other, start]) is Outcome.SURVIVED
+    assert verdicts.of(mutant, [start]) is None
+    _write(tmp_path, _STARTS, _TWO_TESTS.replace("pass", "assert start()"))
+    assert Verdicts(tmp_path / "verdicts.jsonl").of(mutant, [start, other]) is None
+
+
+def test_a_sample_is_spread_over_packages_and_part_of_larger_ones(tmp_path: Path) -> None:
+    module_file, _ = _write(tmp_path, "def first(pods):\n    return max(pods) + 1 < 2 < 3\n", "")
+    many = list(mutants("many", module_file))
+    few = list(mutants("few", module_file))[:3]
+    small, large = (sampled([many, few], size, seed=1) for size in (4, 7))
+    assert Counter(one.module for one in small) == {"many": 2, "few": 2}
+    assert Counter(one.module for one in large) == {"many": 4, "few": 3}
+    assert set(small) < set(large)
+    assert sampled([many, few], 4, seed=2) != small
+    assert sampled([many, few], 0, seed=1) == many + few
 
 
 @pytest.mark.parametrize(("killed", "status"), [(95, True), (94, False)])

@@ -1,36 +1,37 @@
 """Test the tests: ``make mutants``.
 
-    nice python -m tools.mutants [--packages PACKAGE,...] [--sample 200] [--seed 1] [--seconds 20] [--tests FOLDER,...]
+    nice python -m tools.mutants [--packages PACKAGE,...] [--sample 200] [--seed 1] [--seconds 20] [--jobs 2]
+        [--tests FOLDER,...]
 
 A package is one of the core (``scheduling``), a part of it (``scheduling.queue``), or a function of a module
-(``cluster.cache:ClusterCache.assume``). The sample is drawn from all mutants of the packages; 0 stands for all. Mutants
-that survive are printed as they are found; the table at the end says how many were killed, survived and are equivalent,
-by package. The exit status is 1 if fewer are killed than the goals say, which do not count equivalent ones.
+(``cluster.cache:ClusterCache.assume``). The sample has equally many mutants of each package; 0 stands for all. A larger
+sample contains the smaller one, and a change of the code changes a sample no more than it has to. Mutants that survive
+are printed as they are found; the table at the end says how many were killed, survived and are equivalent, by package.
+The exit status is 1 if fewer are killed than the goals say, which do not count equivalent ones.
+
+Every verdict is kept at once, so a run that was interrupted goes on where it ended. It is cheapest to run a sample with
+few seconds first: with more, only the survivors are tried again.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from tools.mutants.covering import FOLDER, CoveringTests, measure
-from tools.mutants.fork_server import Outcome, Result, run
-from tools.mutants.known import Kills, equivalents
+from tools.mutants.fork_server import Outcome, Result, Trial, run
+from tools.mutants.known import Verdicts, equivalents
 from tools.mutants.mutations import Mutant, mutants
 
 _CORE = Path("packages/kubestow/src/kubestow")
 PACKAGES = ("api", "cluster", "config", "engine", "framework", "plugins", "rules", "scheduling")
 #: What decides where pods run, where more mutants have to be killed than elsewhere in the core.
-DECISIONS = (
-    *("cluster", "engine", "framework", "plugins", "scheduling"),
-    *("rules.claims", "rules.disruption", "rules.matching", "rules.minors", "rules.pods", "rules.requests"),
-    *("rules.resource_lists", "rules.volumes"),
-)
+DECISIONS = ("cluster", "framework", "plugins", "scheduling")
 #: Percent of the mutants to be killed, in decisions and elsewhere.
 GOALS = {"decisions": 95.0, "elsewhere": 90.0}
 _CORE_TESTS = "packages/kubestow/tests/core_tests"
@@ -52,16 +53,18 @@ def main(arguments: Sequence[str]) -> int:
     """Run a sample of the mutants, and print what the tests noticed. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__.partition("\n")[0])
     parser.add_argument("--packages", default=",".join(PACKAGES), help="of the core, with commas between them")
-    parser.add_argument("--sample", type=int, default=200, help="how many mutants; 0: all")
+    parser.add_argument("--sample", type=int, default=200, help="how many mutants, of all packages together; 0: all")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--seconds", type=float, default=20, help="of tests that a mutant is tried with")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants that are tried at once")
     parser.add_argument("--tests", default=",".join(TESTS), help="folders of tests, with commas between them")
     options = parser.parse_args(arguments)
     tests = options.tests.split(",")
     try:
-        everything = [mutant for package in options.packages.split(",") for mutant in mutants_of(package)]
-        measure(sorted(_CORE.rglob("*.py")), tests)
-        counts = _run(sampled(everything, options.sample, options.seed), tests, budget=options.seconds)
+        everything = [list(mutants_of(package)) for package in options.packages.split(",")]
+        measure(tests)
+        sample = sampled(everything, options.sample, options.seed)
+        counts = _run(sample, tests, budget=options.seconds, jobs=options.jobs)
     except (ValueError, RuntimeError, subprocess.CalledProcessError) as error:
         parser.error(str(error))
     _say("\n".join(table(counts)))
@@ -80,50 +83,53 @@ def mutants_of(package: str) -> Iterator[Mutant]:
         yield from (one for one in mutants(module, file.resolve()) if not function or one.function == function)
 
 
-def sampled(everything: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
-    """So many of the mutants, in the order of the source; all of them if there are fewer, or for 0."""
-    if not 0 < size < len(everything):
-        return list(everything)
-    chosen = random.Random(seed).sample(range(len(everything)), size)
-    return [everything[index] for index in sorted(chosen)]
+def sampled(packages: Sequence[Sequence[Mutant]], size: int, seed: int) -> list[Mutant]:
+    """So many mutants, equally many of each package, in the order of the source; all of them for 0."""
+    shares = [size // len(packages) + (index < size % len(packages)) for index in range(len(packages))]
+    chosen = []
+    for package, share in zip(packages, shares, strict=True):
+        ranks = sorted((sha256(f"{seed} {one.name}".encode()).digest(), at) for at, one in enumerate(package))
+        chosen += [package[at] for at in sorted(at for _, at in (ranks[:share] if size else ranks))]
+    return chosen
 
 
 Counts = Mapping[str, Counter[str]]
-"""How many mutants had each outcome, by package and group: ``rules (decisions)``."""
+"""How many mutants had each outcome, by package and group: ``rules (elsewhere)``."""
 
 
-def _run(chosen: Iterable[Mutant], tests: Sequence[str], *, budget: float) -> Counts:
+def _run(chosen: Iterable[Mutant], tests: Sequence[str], *, budget: float, jobs: int) -> Counts:
     counts: dict[str, Counter[str]] = {}
-    kills = Kills(FOLDER / "kills.jsonl")
+    verdicts = Verdicts(FOLDER / "verdicts.jsonl")
+    covering = CoveringTests(tests)
     declared = equivalents()
 
-    def count(mutant: Mutant, outcome: str) -> None:
+    def report(mutant: Mutant, outcome: str, tests: int) -> None:
         counts.setdefault(_row(mutant), Counter())[outcome] += 1
+        if outcome not in (*_KILLED, _EQUIVALENT):
+            _say(f"{outcome} {mutant} ({tests} tests)")
 
-    def report(result: Result) -> None:
-        count(result.mutant, result.outcome.value)
-        if result.killer:
-            kills.add(result.mutant, result.killer)
-        else:
-            _say(f"{result.outcome.value} {result.mutant} ({result.tests} tests)")
+    def keep(result: Result) -> None:
+        verdicts.add(result.mutant, result.outcome, result.killer, covering.of(result.mutant, budget))
+        report(result.mutant, result.outcome.value, result.tests)
 
     unknown = []
     for mutant in chosen:
+        covered_by = covering.of(mutant, budget)
         if any(one.describes(mutant) for one in declared):
-            count(mutant, _EQUIVALENT)
-        elif mutant in kills:
-            count(mutant, Outcome.KILLED.value)
+            report(mutant, _EQUIVALENT, 0)
+        elif outcome := verdicts.of(mutant, covered_by):
+            report(mutant, outcome.value, len(covered_by))
         else:
             unknown.append(mutant)
     if unknown:
-        run(unknown, tests, CoveringTests(), report, budget=budget)
+        trials = (Trial(mutant, covering.of(mutant, budget, verdicts.killers(mutant))) for mutant in unknown)
+        run(trials, tests, keep, jobs=jobs)
     return counts
 
 
 def _row(mutant: Mutant) -> str:
-    inside = mutant.module.removeprefix("kubestow.")
-    decides = any(inside == name or inside.startswith(f"{name}.") for name in DECISIONS)
-    return f"{inside.partition('.')[0]} ({'decisions' if decides else 'elsewhere'})"
+    package = mutant.module.removeprefix("kubestow.").partition(".")[0]
+    return f"{package} ({'decisions' if package in DECISIONS else 'elsewhere'})"
 
 
 def table(counts: Counts) -> list[str]:

@@ -1,6 +1,7 @@
 """Which tests run a line of the core, and how long they take: measured once by pytest-cov, kept in ``build/mutants``.
 
-When a file of tests or of the core has changed since, its tests, or all that ran it, are measured again. What a changed
+When a file of tests has changed since, its tests are measured again. Lines are those of functions: of a function that
+has changed since, all tests count that ran a line of it, and of a new one all that ran its module. What a changed
 helper of tests newly runs is not noticed; without ``build/mutants`` everything is measured anew.
 """
 
@@ -10,90 +11,145 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
 from coverage import CoverageData
 from tools.mutants import durations
-from tools.mutants.mutations import Mutant
+from tools.mutants.mutations import Mutant, functions
 
 FOLDER = durations.FILE.parent
 _COVERAGE = FOLDER / "coverage"
+_LINES = FOLDER / "lines"
 _DIGESTS = FOLDER / "digests.json"
 _CONFIGURATION = Path(__file__).with_name("coverage.ini")
+#: So many cases of a parametrized test are as likely to notice as the cases of another test.
+_FIRST_CASES = 2
+
+_Version = tuple[str, str]
+"""The name of a function, and a digest of its text."""
+_Lines = dict[_Version, dict[int, set[str]]]
+"""The tests that ran each line of the functions of a module. Lines are counted from the function's first one, as 0."""
 
 
 class CoveringTests:
-    """The tests that run each line."""
+    """The tests in some folders that run each line."""
 
-    def __init__(self) -> None:
+    def __init__(self, folders: Sequence[str]) -> None:
         """Read what was measured: see :func:`measure`."""
-        self._data = CoverageData(str(_COVERAGE))
-        self._data.read()
-        self._seconds = durations.read()
-        self._of_file = lru_cache(maxsize=4)(self._read_file)  # mutants come by file
+        within = tuple(f"{folder.rstrip('/')}/" for folder in folders)
+        self._seconds = {test: seconds for test, seconds in durations.read().items() if test.startswith(within)}
+        self._of_file = lru_cache(maxsize=4)(_read)  # mutants come by file
 
-    def seconds(self, test: str) -> float:
-        """How long a test took."""
-        return self._seconds[test]
+    def of(self, mutant: Mutant, budget: float, likely: Sequence[str] = ()) -> dict[str, float]:
+        """The tests that run a line of a mutant, up to so many seconds altogether: how long each takes.
 
-    def of(self, mutant: Mutant, budget: float) -> list[str]:
-        """The tests that run a line of a mutant, up to so many seconds altogether.
-
-        Those in the folder that is named as its package, which are the most likely to notice, come before those of the
-        package around it, these before all others, and quick ones before slow ones.
+        Likely ones come first. Of the others, those in the folder that is named as the mutant's package, which are the
+        most likely to notice, come before those of the package around it, these before all others, and quick ones
+        before slow ones; but further cases of a parametrized test come after all other tests.
         """
-        lines = self._of_file(mutant.file)
-        tests = {test for line in mutant.lines for test in lines.get(line, ()) if test in self._seconds}
-        chosen: list[str] = []
+        tests = [test for test in _running(mutant, self._of_file(mutant.file)) if test in self._seconds]
+        first: list[str] = []
+        further: list[str] = []
+        cases: Counter[str] = Counter()
         for test in sorted(tests, key=lambda test: (-_nearness(test, mutant.module), self._seconds[test], test)):
-            if self._seconds[test] <= budget or not chosen:
-                chosen.append(test)
-                budget -= self._seconds[test]
-        return chosen
-
-    def of_file(self, file: Path) -> set[str]:
-        """The tests that run any line of a file."""
-        return {test for tests in self._of_file(file).values() for test in tests}
-
-    def _read_file(self, file: Path) -> dict[int, list[str]]:
-        contexts = self._data.contexts_by_lineno(str(file.resolve().relative_to(Path.cwd())))
-        return {line: [_test(context) for context in found if context] for line, found in contexts.items()}
+            function = test.partition("[")[0]
+            (further if cases[function] >= _FIRST_CASES else first).append(test)
+            cases[function] += 1
+        chosen: dict[str, float] = {}
+        for test in [*first, *further]:
+            seconds = self._seconds[test]
+            if seconds <= budget or not chosen:
+                chosen[test] = seconds
+                budget -= seconds
+        return {test: chosen[test] for test in dict.fromkeys([*likely, *chosen]) if test in chosen}
 
 
-def measure(sources: Sequence[Path], tests: Sequence[str]) -> None:
-    """Measure what is not known yet, or no longer true. Raises CalledProcessError if pytest cannot run the tests.
+def _running(mutant: Mutant, lines: _Lines) -> set[str]:
+    """The tests that run a line of a mutant, or its function if that has changed, or its module if it is new."""
+    version = (mutant.function, mutant.digest)
+    others = [of for (name, digest), of in lines.items() if name == mutant.function and digest != mutant.digest]
+    if version not in lines and not others:
+        others = list(lines.values())
+    tests = {test for of in others for ran in of.values() for test in ran}
+    of_line = lines.get(version, {})
+    return tests.union(*(of_line.get(line - mutant.start, ()) for line in mutant.lines))
+
+
+def measure(tests: Sequence[str]) -> None:
+    """Measure what is not known yet. Raises CalledProcessError if pytest cannot run the tests.
 
     ``tests`` are folders; what an interrupted run has measured of earlier ones is kept.
     """
     FOLDER.mkdir(parents=True, exist_ok=True)
     digests: dict[str, str] = json.loads(_DIGESTS.read_text()) if _DIGESTS.exists() else {}
     for folder in tests:
-        files = sorted(Path(folder).rglob("test_*.py"))
-        _run([str(file) for file in files if digests.get(str(file)) != _digest(file)])
-        _keep(digests, files)
-    changed = [file for file in sources if str(file) in digests and digests[str(file)] != _digest(file)]
-    if changed:
-        covering = CoveringTests()
-        affected = {test.partition("::")[0] for file in changed for test in covering.of_file(file)}
-        _run(sorted(file for file in affected if Path(file).exists()))
-    _keep(digests, sources)
+        files = {str(file): _digest(file) for file in sorted(Path(folder).rglob("test_*.py"))}
+        changed = [file for file, digest in files.items() if digests.get(file) != digest]
+        if changed:
+            _run(changed)
+            keep(_COVERAGE, changed)
+            digests |= files
+            _DIGESTS.write_text(json.dumps(digests))
 
 
-def _keep(digests: dict[str, str], files: Iterable[Path]) -> None:
-    digests |= {str(file): _digest(file) for file in files}
-    _DIGESTS.write_text(json.dumps(digests))
+def keep(measured: Path, files: Sequence[str]) -> None:
+    """Keep which lines the tests of some files run, by a data file of coverage.py, and forget what they ran before."""
+    data = CoverageData(str(measured))
+    data.read()
+    for name in data.measured_files():
+        source = Path(name).resolve()
+        lines: _Lines = {}
+        for version, of_line in _read(source).items():
+            others = {line: {test for test in ran if _file_of(test) not in files} for line, ran in of_line.items()}
+            if any(others.values()):
+                lines[version] = others
+        contexts = data.contexts_by_lineno(name)
+        for function in functions(source.read_text(encoding="utf-8")):
+            of_line = lines.setdefault((function.name, function.digest), {})
+            for line in function.lines:
+                ran = {_test(context) for context in contexts.get(line, ()) if context}
+                of_line.setdefault(line - function.lines.start, set()).update(ran)
+        _write(source, lines)
 
 
-def _run(tests: Sequence[str]) -> None:
-    if not tests:
-        return
+def _read(source: Path) -> _Lines:
+    file = _lines_of(source)
+    if not file.exists():
+        return {}
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    tests = kept["tests"]
+    return {
+        (name, digest): {int(line): {tests[index] for index in ran} for line, ran in lines.items()}
+        for name, digest, lines in kept["functions"]
+    }
+
+
+def _write(source: Path, lines: _Lines) -> None:
+    tests = sorted({test for of_line in lines.values() for ran in of_line.values() for test in ran})
+    number = {test: index for index, test in enumerate(tests)}
+    kept = [
+        (*version, {line: sorted(number[test] for test in ran) for line, ran in of_line.items() if ran})
+        for version, of_line in lines.items()
+    ]
+    _LINES.mkdir(exist_ok=True)
+    _lines_of(source).write_text(json.dumps({"tests": tests, "functions": kept}), encoding="utf-8")
+
+
+def _lines_of(source: Path) -> Path:
+    return _LINES / (".".join(source.resolve().relative_to(Path.cwd()).with_suffix("").parts) + ".json")
+
+
+def _run(files: Sequence[str]) -> None:
+    _COVERAGE.unlink(missing_ok=True)
     chosen = FOLDER / "tests.txt"
-    chosen.write_text("\n".join(tests))
+    chosen.write_text("\n".join(files))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.mutants.durations", "-p", "no:cacheprovider"]
-    command += ["--cov", f"--cov-config={_CONFIGURATION}", "--cov-context=test", "--cov-append", "--cov-report="]
+    command += ["-p", "tools.mutants.few_examples"]
+    command += ["--cov", f"--cov-config={_CONFIGURATION}", "--cov-context=test", "--cov-report="]
     finished = subprocess.run([*command, f"@{chosen}"], env={**os.environ, "PYTHONHASHSEED": "0"})
     if finished.returncode not in (0, 1):  # tests that fail kill no mutants, and are left out
         raise subprocess.CalledProcessError(finished.returncode, command)
@@ -112,3 +168,7 @@ def _digest(file: Path) -> str:
 def _test(context: str) -> str:
     """``test_file.py::test|run`` is the context of a test while it runs, as pytest-cov names it."""
     return context.rpartition("|")[0]
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]

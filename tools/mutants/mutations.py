@@ -9,8 +9,10 @@ default values, annotations, class bodies and modules, which run at import), doc
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from types import CodeType
 
@@ -75,6 +77,19 @@ class Mutant:
     steps: tuple[Step, ...]
     #: Which of the replacements of the node this is.
     variant: int
+    #: How many changes of the function before this one read the same.
+    occurrence: int
+    #: The first line of the function.
+    start: int
+    #: A digest of the function's text.
+    digest: str
+    #: The text of the module, which may be edited while its mutants are run.
+    text: str = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """What identifies the mutant, also when lines and other functions change."""
+        return f"{self.module} {self.function}: {self.source} [{self.change}] {self.occurrence}"
 
     @property
     def line(self) -> int:
@@ -90,27 +105,52 @@ def mutants(module: str, file: Path) -> Iterator[Mutant]:
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines()
     for function, way, definition in _functions(ast.parse(text), (), ""):
+        digest = _digest(definition, lines)
+        seen: Counter[tuple[str, str]] = Counter()
         for steps, node, parent, statement in _places(definition, way):
             reached = range(statement.lineno, (node.end_lineno or node.lineno) + 1)
             for variant, replacement in enumerate(_replacements(node, parent, steps[-1][0], function)):
+                source = lines[node.lineno - 1].strip()
                 change = f"{ast.unparse(node)} → {ast.unparse(replacement)}"
-                yield Mutant(module, file, function, reached, lines[node.lineno - 1].strip(), change, steps, variant)
+                occurrence = seen[source, change]
+                seen[source, change] += 1
+                yield Mutant(
+                    *(module, file, function, reached, source, change, steps, variant, occurrence),
+                    *(definition.lineno, digest, text),
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of a module, with all that is nested in it."""
+
+    name: str
+    lines: range
+    digest: str
+
+
+def functions(text: str) -> Iterator[Function]:
+    """The functions and methods of a module that can have mutants."""
+    lines = text.splitlines()
+    for name, _, definition in _functions(ast.parse(text), (), ""):
+        extent = range(definition.lineno, (definition.end_lineno or definition.lineno) + 1)
+        yield Function(name, extent, _digest(definition, lines))
 
 
 def mutated(mutant: Mutant) -> CodeType:
     """The code of the mutant's module. Raises SyntaxError if the change makes no sense there."""
-    tree = ast.parse(mutant.file.read_text(encoding="utf-8"))
+    tree = ast.parse(mutant.text)
     parent: ast.AST = tree
-    for field, index in mutant.steps[:-1]:
-        parent = getattr(parent, field) if index is None else getattr(parent, field)[index]
-    field, index = mutant.steps[-1]
-    node = getattr(parent, field) if index is None else getattr(parent, field)[index]
-    replacement = list(_replacements(node, parent, field, mutant.function))[mutant.variant]
+    for name, index in mutant.steps[:-1]:
+        parent = getattr(parent, name) if index is None else getattr(parent, name)[index]
+    name, index = mutant.steps[-1]
+    node = getattr(parent, name) if index is None else getattr(parent, name)[index]
+    replacement = list(_replacements(node, parent, name, mutant.function))[mutant.variant]
     replacement = ast.copy_location(_keeping_names(node, replacement), node)
     if index is None:
-        setattr(parent, field, replacement)
+        setattr(parent, name, replacement)
     else:
-        getattr(parent, field)[index] = replacement
+        getattr(parent, name)[index] = replacement
     return compile(ast.fix_missing_locations(tree), str(mutant.file), "exec", dont_inherit=True)
 
 
@@ -130,6 +170,10 @@ def _functions(
                 yield from _functions(child, (*steps, step), f"{prefix}{name}.")
             case ast.stmt() if not isinstance(node, ast.If) or not _is_type_checking(node):
                 yield from _functions(child, (*steps, step), prefix)
+
+
+def _digest(definition: ast.stmt, lines: Sequence[str]) -> str:
+    return sha256("\n".join(lines[definition.lineno - 1 : definition.end_lineno]).encode()).hexdigest()[:16]
 
 
 def _places(

@@ -19,7 +19,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, find_pod, unbound
 from kubestow.framework.interface import Permission, PostFilterResult, PreFilterResult
-from kubestow.framework.plugin_caller import PluginObserver
+from kubestow.framework.runtime.plugin_caller import PluginObserver
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed

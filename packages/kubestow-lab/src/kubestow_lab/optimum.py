@@ -24,10 +24,11 @@ from kubestow.api.formats.int64 import exact_sum
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
-from kubestow_lab.flow import solvers
+from kubestow.engine.placement import solvers
+from kubestow.engine.placement.engine_placement import EnginePlacement
+from kubestow.engine.placement.modelled_pods import why_not_modelled
 from kubestow_lab.flow.cost_models import COST_MODELS, CostModel
-from kubestow_lab.flow.engine_placement import EnginePlacement
-from kubestow_lab.flow.equivalence import Formulation, formulate, why_not_modelled
+from kubestow_lab.flow.equivalence import Formulation, formulate
 from kubestow_lab.flow.packing import Packing, PackingOptions, pack
 from kubestow_lab.flow.rounds import FlowRounds
 from kubestow_lab.simulation.gap import Figures, Gap, Move

@@ -7,5 +7,7 @@ jobs               jobs, their pods, and how long they run
 planning           one round of decisions: order, starts, reservations, backfill, victims
 job_queues         the plugin JobQueues, which connects them with the scheduler
 forecast           when a job will start, why not yet, and what would make it start now
-queue_report       queues, waits and reservations as parts of a report
+history            what queues and jobs have used, over time
+queue_report       queues, waits, reservations and nodes over time as parts of a report
+queue_charts       the charts of that
 """

@@ -49,6 +49,7 @@ from kubestow.rules.requests import PODS
 from kubestow_contrib.queues.availability import Demand, Occupation, Placement, PodKind, Reservation
 from kubestow_contrib.queues.configuration import JobQueuesArgs, Queue, read_queues, seconds
 from kubestow_contrib.queues.fair_share import DecayedUsage
+from kubestow_contrib.queues.history import History
 from kubestow_contrib.queues.jobs import Job, JobRecord, Jobs, JobState, KindOfPods, RunTimes, loss_of, requested_by
 from kubestow_contrib.queues.planning import (
     Delay,
@@ -60,13 +61,15 @@ from kubestow_contrib.queues.planning import (
     WaitingJob,
     plan,
 )
-from kubestow_contrib.queues.queue_report import queue_report
+from kubestow_contrib.queues.queue_charts import ReportedNodes
+from kubestow_contrib.queues.queue_report import QueueReport
 
 _NO_JOB = Status.unschedulable("preemption: not eligible without a queue.")
 _NO_VICTIMS = Status.unschedulable("preemption: no jobs have to make way for this one.")
 #: So many jobs that have ended are kept for reports.
 _MOST_RECORDS = 20_000
 _OUTSIDE = "nodes of no flavor"
+_ZONE = "topology.kubernetes.io/zone"
 #: The messages of the pods of so many waiting jobs are kept up to date.
 _MOST_MESSAGES = 50
 #: How long evicted pods take to leave, in seconds.
@@ -78,6 +81,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
 
     name = "JobQueues"
     Args = JobQueuesArgs
+    report_title = "Job queues"
     events_to_register = ()  # rounds admit jobs, not events
 
     def __init__(self, args: JobQueuesArgs | None, handle: Handle) -> None:
@@ -98,6 +102,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         )
         self._settle, self._timeout = seconds(args.settle_time), seconds(args.placement_timeout)
         self._min_run_time = seconds(args.preemption.min_run_time)
+        self.history = History(list(self.queues))
         self.jobs = Jobs(
             handle.cluster,
             self.now,
@@ -106,6 +111,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
             is_ours=self._is_ours,
             run_times=RunTimes(seconds(args.assumed_run_time)),
             on_end=self._ended,
+            on_run=self.history.add,
         )
         self._usage = {name: DecayedUsage(seconds(args.fair_share.usage_half_life)) for name in self.queues}
         #: The jobs that have to make way for an admitted one, by the key of that.
@@ -215,6 +221,9 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         self._return_unplaced(now)
         situation = self.observe()
         self.plan = plan(situation, self.policy)
+        shares = self.plan.shares
+        assert shares is not None
+        self.history.sample(now, situation.total, shares.allocated, shares.fair)
         self._carry_out(self.plan, now)
         self._next_round = min(self._times_of_change(now), default=math.inf)
 
@@ -460,9 +469,23 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
                 JobRecord(job.name, job.queue, job.most_pods, job.arrived, job.started, self.now(), job.first_reserved)
             )
 
-    def report(self) -> PluginReport:
-        """Queues with their waits and shares, reservations, and jobs."""
-        return queue_report(self.queues, self.records, list(self.jobs.by_key.values()), self.plan, self.now())
+    def report(self, *, from_now: bool = False) -> PluginReport:
+        """Queues with their waits and shares over time, reservations, and jobs on nodes over time."""
+        nodes, table = self.handle.cluster.all_nodes(), self.handle.cluster.nodes
+        zones = [each.metadata.labels.get(_ZONE, "") for each in table.objects]
+        allocatable = {name: nodes.allocatable(name).tolist() for name in self.history.resources}
+        return QueueReport(
+            self.queues,
+            self.records,
+            list(self.jobs.by_key.values()),
+            self.plan,
+            self.now(),
+            self.history,
+            self.jobs.run_times,
+            ReportedNodes(list(table.names), zones, allocatable),
+            self._nodes,
+            from_now,
+        ).report()
 
 
 class DemandBuilder:

@@ -20,6 +20,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.rules.jobs import jobs_of
 from kubestow_contrib.queues.availability import Reservation
+from kubestow_contrib.queues.history import JobRun, PodsOnNodes
 
 QUEUE = "kubestow.dev/queue"
 """Label or annotation of a pod with the name of its queue."""
@@ -113,6 +114,9 @@ class Job:
         #: How many pods of each kind are on each node by name, and are planned there, these included.
         self.placed: dict[bytes, Counter[str]] = {}
         self.planned: dict[bytes, Counter[str]] = {}
+        #: The pods of each kind that have been on nodes since it was last on none, and since when.
+        self.has_used: dict[bytes, PodsOnNodes] = {}
+        self.has_used_since = 0.0
         self.arrived = 0.0
         #: When the last pod joined.
         self.joined = 0.0
@@ -190,7 +194,11 @@ class Job:
         if self.nodes.get(info.uid) != node:
             self.unplace(info)
             self.nodes[info.uid] = node
-            self.placed.setdefault(info.shape.family.key, Counter())[node] += 1
+            kind = info.shape.family.key
+            placed = self.placed.setdefault(kind, Counter())
+            placed[node] += 1
+            used = self.has_used.setdefault(kind, PodsOnNodes(info.requests, {})).counts
+            used[node] = max(used.get(node, 0), placed[node])
 
     def unplace(self, info: PodInfo) -> None:
         """One of its pods is on no node any more."""
@@ -216,6 +224,11 @@ class Job:
                 found.append(uid)
         return found
 
+    def run_until(self, time: float, *, is_evicted: bool = False) -> JobRun:
+        """Where it has run since it was last on no node, and until when."""
+        began = min(self.has_used_since, time)
+        return JobRun(self.name, self.queue, list(self.has_used.values()), began, time, is_evicted)
+
     def withdraw(self, now: float) -> None:
         """Have it wait again, without the pods that are on nodes: those are leaving."""
         self.withdrawn = now
@@ -223,6 +236,8 @@ class Job:
         self.reservation, self.first_reserved = None, None
         self.leaving = set(self.nodes)
         self.planned.clear()
+        if not self.nodes:
+            self.has_used.clear()
 
     def restore(self) -> None:
         """Have it go on with the pods that should have left, if any are still on nodes."""
@@ -292,7 +307,8 @@ class RunTimes:
 class Jobs:
     """All jobs that have pods. Listens to the pods and placements of a cluster.
 
-    ``is_ours`` tells the pods of the scheduler's own profiles from others, which are no concern of queues.
+    ``is_ours`` distinguishes the pods of the scheduler's own profiles from others, which are no concern of queues.
+    ``on_end`` is called with each job that has ended, and ``on_run`` with where a job ran once it is on no node.
     """
 
     def __init__(
@@ -305,10 +321,11 @@ class Jobs:
         is_ours: Callable[[PodInfo], bool],
         run_times: RunTimes,
         on_end: Callable[[Job], None],
+        on_run: Callable[[JobRun], None],
     ) -> None:
         self._cluster, self._now = cluster, now
         self._queues, self._default = frozenset(queues), default_queue
-        self._is_ours, self.run_times, self._on_end = is_ours, run_times, on_end
+        self._is_ours, self.run_times, self._on_end, self._on_run = is_ours, run_times, on_end, on_run
         self.by_key: dict[JobKey, Job] = {}
         self._of_pod: dict[str, Job] = {}
         #: The nodes of pods that are placed, by uid, whether or not their jobs are known.
@@ -386,12 +403,13 @@ class Jobs:
             job.unplace(info)
 
     def _place(self, job: Job, info: PodInfo) -> None:
+        began = info.status.start_time
+        started = self._now() if began is None else began.timestamp()
+        job.has_used_since = min(job.has_used_since, started) if job.has_used else started
         job.place(info, self._nodes[info.uid])
         if info.uid in job.leaving:
             return
         job.state = JobState.ADMITTED  # also if it was started by another scheduler, or before a restart
-        began = info.status.start_time
-        started = self._now() if began is None else began.timestamp()
         if job.started is None or started < job.started:
             job.started = started
 
@@ -406,6 +424,9 @@ class Jobs:
         info = job.remove(uid)
         if node is not None and (planned := job.planned.get(info.shape.family.key)):
             planned[node] -= 1
+        if job.has_used and not job.nodes:
+            self._on_run(job.run_until(self._now(), is_evicted=was_evicted))
+            job.has_used = {}
         if job.pods:
             return
         del self.by_key[job.key]

@@ -29,7 +29,8 @@ def jobs_on(cluster: Cluster, clock: Clock, **fields: Any) -> tuple[Jobs, list[J
         "is_ours": lambda info: True,
         "run_times": RunTimes(3600.0),
     }
-    return Jobs(cluster, clock, **settings | fields, on_end=ended.append), ended
+    settings |= {"on_end": ended.append, "on_run": lambda run: None}
+    return Jobs(cluster, clock, **settings | fields), ended
 
 
 def observed(cluster: Cluster, name: str, **metadata: Any) -> Any:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow import process
+from kubestow.cli.command_group import grouped_options
 from kubestow.cli.ending import wait_for_signal
-from kubestow.cli.inputs import grouped_options, is_loopback
 from kubestow.errors import InputError, KubestowError
+from kubestow.http.addresses import is_loopback
 from kubestow.rules.minors import DEFAULT_MINOR, NEWEST, NOT_COMPARED, OLDEST, Minor
 from kubestow_devcluster.cli.kubeconfig import SecureServing, write_kubeconfig
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import click
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.inputs import ClusterConnection, connection_options
+from kubestow.cli.input.cluster import ClusterConnection, connection_options
 from kubestow.cli.output import output_option, print_data
 from kubestow.errors import KubestowError
 

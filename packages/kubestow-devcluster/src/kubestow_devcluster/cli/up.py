@@ -32,7 +32,7 @@ from kubestow.cli.embedded import (
     run_in_process,
     scheduler_process,
 )
-from kubestow.cli.inputs import parse_gates, plugin_option
+from kubestow.cli.input.scheduler import parse_gates, plugin_option
 from kubestow.errors import InputError
 from kubestow.files import MAX_DUMP, read_file
 from kubestow_devcluster.cli.apiserver import ServerOptions, read_stages_option, server_options, serving, stages_option

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.inputs import parse_minor
+from kubestow.cli.input.scheduler import parse_minor
 from kubestow.cli.output import print_data, print_result
 from kubestow.errors import InputError, KubestowError
 from kubestow.rules.minors import NOT_COMPARED

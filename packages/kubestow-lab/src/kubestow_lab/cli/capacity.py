@@ -17,7 +17,8 @@ import click
 import msgspec
 
 from kubestow.cli.ending import DropIn
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, emulated_version_option, plugin_option
+from kubestow.cli.input.cluster import ClusterInput, cluster_options
+from kubestow.cli.input.scheduler import SchedulerInput, emulated_version_option, plugin_option
 from kubestow.cli.output import with_versions
 from kubestow.errors import InputError, KubestowError
 from kubestow.files import MAX_FILE, read_file, read_standard_input

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
-from kubestow.cli.inputs import SchedulerInput, parse_minor, plugin_option
+from kubestow.cli.input.scheduler import SchedulerInput, parse_minor, plugin_option
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.rules.minors import NOT_COMPARED
@@ -373,8 +373,8 @@ def _as_files(workload: WorkloadInput, sides: Sequence[_Side]) -> Iterator[Workl
     if not workload.is_live or all(side.installation.is_this_one for side in sides):
         yield workload
         return
-    from kubestow.cli.inputs import fetch_objects
-    from kubestow.cli.live import snapshot_document
+    from kubestow.cli.commands.live import snapshot_document
+    from kubestow.cli.input.cluster import fetch_objects
     from kubestow.files import write_private
 
     workload.require_source()

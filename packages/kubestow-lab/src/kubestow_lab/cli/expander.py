@@ -9,7 +9,9 @@ from dataclasses import replace
 import click
 
 from kubestow.cli.ending import run_until, wait_for_signal
-from kubestow.cli.inputs import ClusterConnection, SchedulerInput, connection_options, is_loopback, scheduler_options
+from kubestow.cli.input.cluster import ClusterConnection, connection_options
+from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
+from kubestow.http.addresses import is_loopback
 from kubestow.rules.minors import Minor
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from kubestow.cli.inputs import ClusterConnection, connection_options, read_live
+from kubestow.cli.input.cluster import ClusterConnection, connection_options, read_live
 from kubestow.cli.output import output_option
 from kubestow.errors import InputError, KubestowError
 

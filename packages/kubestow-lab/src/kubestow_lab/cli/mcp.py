@@ -10,8 +10,10 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, is_loopback, read_live, scheduler_options
+from kubestow.cli.input.cluster import ClusterInput, cluster_options, read_live
+from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.errors import InputError
+from kubestow.http.addresses import is_loopback
 
 if TYPE_CHECKING:
     from kubestow_lab.assistant.cluster_source import ClusterSource

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.inputs import SchedulerInput, scheduler_options
+from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar, report_written
 from kubestow.reports.model import counted
 from kubestow_lab.cli.simulation_inputs import (
@@ -72,7 +72,7 @@ def simulate(
     The cluster is what `kubectl get nodes,pods -A -o json` prints; add pvc,pv,sc and other kinds that matter. Its
     pending pods are scheduled first, then those of the workload: pods, and controllers, which create their pods.
     """
-    from kubestow_lab.flow.solvers import require_solvers
+    from kubestow.engine.placement.solvers import require_solvers
     from kubestow_lab.simulation.outcomes import OutcomeState
     from kubestow_lab.simulation.simulation import Simulation
 

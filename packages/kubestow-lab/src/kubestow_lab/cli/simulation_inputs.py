@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.inputs import CONNECTION_OPTIONS, ClusterConnection, SchedulerInput, fetch_objects, grouped_options
+from kubestow.cli.command_group import grouped_options
+from kubestow.cli.input.cluster import CONNECTION_OPTIONS, ClusterConnection, fetch_objects
+from kubestow.cli.input.scheduler import SchedulerInput
 from kubestow.cli.output import print_input
 
 if TYPE_CHECKING:

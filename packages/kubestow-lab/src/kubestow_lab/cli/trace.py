@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
+from kubestow.cli.input.cluster import ClusterInput, cluster_options
+from kubestow.cli.input.pod_names import PodName, pod_argument
+from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
-from kubestow.cli.pod_names import PodName, pod_argument
 
 
 @click.command()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from kubestow.cli.inputs import SchedulerInput, scheduler_options
+from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output import OUTPUTS, emit, output_option, print_result, progress_bar, with_versions
 from kubestow.errors import InputError
 from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options

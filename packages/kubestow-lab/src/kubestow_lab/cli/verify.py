@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.inputs import parse_minor
+from kubestow.cli.input.scheduler import parse_minor
 from kubestow.cli.output import output_option, print_data
 from kubestow.errors import InputError
 from kubestow.reports.model import counted

@@ -7,7 +7,7 @@ from time import monotonic
 
 import click
 
-from kubestow.cli.inputs import plugin_option
+from kubestow.cli.input.scheduler import plugin_option
 from kubestow.reports.model import counted
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
+from kubestow.cli.input.cluster import ClusterInput, cluster_options
+from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_input, print_result, progress_bar, with_versions
 from kubestow.reports.model import counted
 from kubestow_lab.cli.simulation_inputs import print_remarks, report_plugin_failures

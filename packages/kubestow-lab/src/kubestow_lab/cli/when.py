@@ -6,11 +6,12 @@ from importlib.metadata import entry_points
 
 import click
 
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
+from kubestow.cli.commands.why import PodSelection, Workload, read_selected
+from kubestow.cli.input.cluster import ClusterInput, cluster_options
+from kubestow.cli.input.pod_names import PodName, namespace_option
+from kubestow.cli.input.running_scheduler import configured_as_running
+from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
-from kubestow.cli.pod_names import PodName, namespace_option
-from kubestow.cli.running_scheduler import configured_as_running
-from kubestow.cli.why import PodSelection, Workload, read_selected
 from kubestow.errors import InputError
 
 #: Other distributions register here how they answer, by the name of their plugin.

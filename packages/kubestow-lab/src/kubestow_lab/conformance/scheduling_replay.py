@@ -177,7 +177,7 @@ class _Replay:
 
     def _prepare(self, profile: Profile, decision: Decision, node_name: str) -> Status:
         """Run the Reserve and PreBind plugins for the chosen node."""
-        pod, state, runtime = decision.pod, decision.state, profile.runtime
+        pod, state, runtime = decision.pod, decision.state, profile.binding
         status = runtime.run_reserve_plugins(state, pod, node_name)
         if status.ok:
             status, plugins = runtime.run_pre_bind_pre_flights(state, pod, node_name)

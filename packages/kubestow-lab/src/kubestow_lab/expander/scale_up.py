@@ -203,18 +203,18 @@ class ScaleUpSimulator:
                         continue
                     profile, node_name = self._profiles[info.spec.scheduler_name], decision.node_name
                     cluster.assume(info, node_name)
-                    status = profile.runtime.run_reserve_plugins(decision.state, info, node_name)
+                    status = profile.binding.run_reserve_plugins(decision.state, info, node_name)
                     if status.ok:
                         reserved.append((profile, decision.state, info, node_name))
                         placements.append(Placement(info.pod, node_name))
                     else:
-                        profile.runtime.run_unreserve_plugins(decision.state, info, node_name)
+                        profile.binding.run_unreserve_plugins(decision.state, info, node_name)
                         cluster.forget(info.uid)
                         placements.append(Placement(info.pod, "", status.message))
                 yield placements
             finally:
                 for profile, state, info, node_name in reversed(reserved):
-                    profile.runtime.run_unreserve_plugins(state, info, node_name)
+                    profile.binding.run_unreserve_plugins(state, info, node_name)
 
     def _unused(self, names: Sequence[str]) -> float:
         """The share of the CPU and memory of nodes that no pod requests."""

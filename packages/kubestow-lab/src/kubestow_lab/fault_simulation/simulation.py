@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -48,6 +49,8 @@ _LONGEST_REST = 3 * _LONG_REST
 _SHORT_REST = 30.0
 #: Single changes after the faults that can make a pod schedulable, and as many in a large simulation.
 _HELPFUL_CHANGES, _MANY_HELPFUL_CHANGES = 2, 8
+#: The probability that such a change is followed by another one within the longest attempt of a scheduler, in seconds.
+_PROBABILITY_OF_ANOTHER, _LONGEST_ATTEMPT = 0.3, 0.03
 #: Seconds after the faults in which no pod is put aside any more because of a stall.
 _STALLS_FORGOTTEN = 660.0
 #: Seconds within which a pod is bound that many pods of a tenant come before: two of their attempts, with what follows.
@@ -190,6 +193,8 @@ class _Simulation:
         disruptive = [asyncio.create_task(users.run())]
         if self._recordings is None:  # it reaches into the schedulers, past everything that is recorded
             disruptive.append(asyncio.create_task(self._decide_waiting_pods()))
+        late_changes = [*storage.helpful_changes] if Part.VOLUMES in self._parts else []
+        late_changes += devices.helpful_changes if Part.DEVICES in self._parts else ()
         if Part.GANGS in self._parts:
             names = self._scenario.scheduler_names
             of_jobs = Random(f"{self._seed} jobs")
@@ -203,6 +208,7 @@ class _Simulation:
                 are_units=self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS),
             )
             disruptive.append(asyncio.create_task(jobs.run()))
+            late_changes += jobs.helpful_changes
         tenants = Tenants(
             self.server,
             Random(f"{self._seed} tenants"),
@@ -233,8 +239,13 @@ class _Simulation:
         # A connection may have stalled long before.
         await self._rest(self._final_violations, shortest=_LONG_REST if Part.HTTP in self._parts else _SHORT_REST)
         is_long = self._has_own_rules or Part.LARGE in self._parts
-        for _ in range(_MANY_HELPFUL_CHANGES if is_long else _HELPFUL_CHANGES):
-            users.make_helpful_change()
+        changes = [users.make_helpful_change] * (_MANY_HELPFUL_CHANGES if is_long else _HELPFUL_CHANGES)
+        changes += [partial(self._take, change) for change in late_changes]
+        for change in changes:
+            change()
+            while self._random.random() < _PROBABILITY_OF_ANOTHER:
+                await asyncio.sleep(self._random.uniform(0.0, _LONGEST_ATTEMPT))
+                users.make_helpful_change()
             if self._has_own_rules:
                 await asyncio.sleep(_SHORT_REST)
                 await self._check_that_restarts_change_nothing()
@@ -252,6 +263,11 @@ class _Simulation:
             await self._stop(process)
         for task in controllers:
             task.cancel()
+
+    def _take(self, change: Callable[[], None]) -> None:
+        """Make a change of an actor, which is a step."""
+        if self.steps.takes(f"change: {change.__name__.strip('_').replace('_', ' ')}"):
+            change()
 
     def _sources(self, first: Random, actor: str) -> StepRandom:
         return StepRandom(first, f"{self._seed} {actor}", is_independent=self._scenario.independent_steps)
@@ -397,12 +413,15 @@ class _Simulation:
         for process in self._processes:
             yield from violations(Rested(self.server, process))
         if not self._has_own_rules:
-            yield from violations(Settled(self.server, self._scenario.scheduler_names, self._processes))
+            yield from violations(self._settled(self._processes))
 
     def _unscheduled(self) -> Iterator[str]:
         if self._has_own_rules:
             return
-        yield from violations(Settled(self.server, self._scenario.scheduler_names))
+        yield from violations(self._settled())
+
+    def _settled(self, processes: Sequence[Process] = ()) -> Settled:
+        return Settled(self.server, self._scenario.scheduler_names, processes, flushes=self._scenario.flushes)
 
 
 class _LoggedErrors(logging.Handler):

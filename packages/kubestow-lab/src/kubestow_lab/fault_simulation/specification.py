@@ -7,8 +7,11 @@ facts (:mod:`kubestow_lab.fault_simulation.simulation`):
     Attempted    a scheduler has tried to find a node for a pod
     Decided      it has placed a pod on a node
     Preempting   it starts to evict pods for another one
+    Begun        it begins to bind a pod, which holds what it needs until that has ended
     Sent         it sends a binding
+    Written      it sends another write
     Bound        the server has carried the binding out
+    Cancelled    it has cancelled a request on its way
     Rested       nothing has happened for so long that a scheduler must have nothing left to do
     Settled      the same of the whole cluster
 
@@ -25,20 +28,32 @@ from typing import Any, TypeVar
 from kubestow.api.core import Node, Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
-from kubestow_lab.fault_simulation.actors.devices import claims_of
+from kubestow_lab.fault_simulation.actors.devices import claims_of, devices_of
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
 from kubestow_lab.fault_simulation.invariants.fairness import Overtaken
 from kubestow_lab.fault_simulation.invariants.feasible_nodes import PlainObjects, infeasibility, misfits_of_preemption
 from kubestow_lab.fault_simulation.invariants.gangs import unscheduled_gangs
-from kubestow_lab.fault_simulation.invariants.missed_pods import unscheduled_pods
+from kubestow_lab.fault_simulation.invariants.missed_pods import idle_preemptors, unscheduled_pods
 from kubestow_lab.fault_simulation.invariants.request_rate import request_storms
-from kubestow_lab.fault_simulation.invariants.scheduler_state import cache_differences, leaks, nominations_left
+from kubestow_lab.fault_simulation.invariants.scheduler_state import (
+    cache_differences,
+    leaks,
+    nominations_left,
+    reservations_taken_back,
+    unreported,
+)
 from kubestow_lab.fault_simulation.invariants.volumes import volume_violations
 from kubestow_lab.fault_simulation.scheduler.process import Process
 from kubestow_lab.oracle.node_with_pods import NodeWithPods, pod_requests
 
 #: Allowed bindings of a pod per second: by an extender and by a plugin, with retries.
 _MAX_BINDINGS = 6
+#: Allowed attempts of one pod in no time: events may skip its backoff.
+MAX_AT_ONCE = 50
+#: How long a scheduler that is stopped gracefully waits for its requests, in seconds.
+_GRACE = 9.0
+#: How soon it gives up what it holds for a pod that it knows is gone, in seconds.
+_SOON = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +61,9 @@ class Attempted:
     """A scheduler has tried to find a node for a pod. ``holder`` is the process that holds the lease on the server.
 
     ``overtaken`` are pods that wait for their first attempt, although they come before this one, which was tried
-    meanwhile for the second time.
+    meanwhile for the second time. ``at_once`` is how often this pod has been tried at this very moment, 0 for a pod of
+    a gang. ``held_by_gone`` has the pods that have a node although they are known to be gone: for how many seconds, by
+    name. ``without_nomination`` are pods that have preempted others since, have not changed, and are not nominated.
     """
 
     by: str
@@ -54,6 +71,9 @@ class Attempted:
     may_schedule: bool
     holder: str
     overtaken: Sequence[Overtaken]
+    at_once: int
+    held_by_gone: Mapping[str, float]
+    without_nomination: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +81,8 @@ class Decided:
     """A scheduler has placed a pod on a node.
 
     Everything else is what it knew: the objects that its watches had delivered, and ``placed``, the pods on nodes with
-    the names of these, those that it had assumed itself included.
+    the names of these, those that it had assumed itself included. ``nominated`` are the pods nominated for this node
+    that this pod yields to.
     """
 
     by: str
@@ -69,6 +90,7 @@ class Decided:
     node_name: str
     nodes: Sequence[Node]
     placed: Sequence[tuple[Pod, str]]
+    nominated: Sequence[Pod]
     claims: Sequence[PersistentVolumeClaim]
     volumes: Sequence[PersistentVolume]
     plain: PlainObjects
@@ -81,6 +103,8 @@ class Preempting:
     ``priorities`` has those of all these pods by uid: their own, and that of their group if there is one, because which
     of them counts depends on the minor version.
     ``beside`` are the pods on that node that stay, and those nominated for it that the preemptor yields to.
+    ``awaited`` are the victims of an earlier preemption for the same pods that is in progress, as far as the scheduler
+    does not know yet that they leave.
     ``is_checkable``: only capacity, taints, ports and selectors decide whether a pod fits.
     """
 
@@ -90,8 +114,22 @@ class Preempting:
     priorities: Mapping[str, Sequence[int]]
     node: Node | None
     beside: Sequence[Pod]
+    awaited: Sequence[Pod]
     is_checkable: bool
     plain: PlainObjects
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """A scheduler begins to bind a pod.
+
+    ``settled_for``: for so many seconds it has known that the pod is gone, being deleted, or on a node; None for a
+    pod that is pending.
+    """
+
+    by: str
+    pod: Pod
+    settled_for: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +137,7 @@ class Sent:
     """A scheduler sends a binding; ``times`` are those of all bindings of this pod that it has sent, in seconds.
 
     ``gang`` is None for a pod of no gang, else how many members are bound, placed or nominated, and how many must be.
+    ``is_stopped``: since it has placed the pod, it has reported that the pod was stopped in favour of another one.
     """
 
     by: str
@@ -107,6 +146,30 @@ class Sent:
     may_schedule: bool
     holder: str
     gang: tuple[int, int] | None
+    is_stopped: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A scheduler sends a write that is no binding: a patch, or the eviction of a pod."""
+
+    by: str
+    what: str
+    may_schedule: bool
+    holder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancelled:
+    """A scheduler that was stopped gracefully so many seconds ago has cancelled a write that was on its way.
+
+    ``may_wait``: it had no reason to hurry, because it was still the leader.
+    """
+
+    by: str
+    what: str
+    seconds: float
+    may_wait: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +211,12 @@ class Settled:
     server: SimulatedServer
     scheduler_names: Sequence[str]
     processes: Sequence[Process] = ()
+    #: Whether pods are tried again after minutes without an event.
+    flushes: bool = True
 
 
-Fact = Attempted | Decided | Preempting | Sent | Bound | Rested | Settled
-F = TypeVar("F", Attempted, Decided, Preempting, Sent, Bound, Rested, Settled)
+Fact = Attempted | Decided | Preempting | Begun | Sent | Written | Cancelled | Bound | Rested | Settled
+F = TypeVar("F", Attempted, Decided, Preempting, Begun, Sent, Written, Cancelled, Bound, Rested, Settled)
 
 
 @dataclass(frozen=True)
@@ -202,6 +267,20 @@ def only_the_leader_sends_bindings(fact: Sent) -> Iterator[str]:
         yield f"{fact.by} sends a binding while {fact.holder} leads"
 
 
+@_rule(Written)
+def only_the_leader_writes(fact: Written) -> Iterator[str]:
+    """A former leader that evicts a pod, or reports on one, contradicts what its successor has decided meanwhile."""
+    if not fact.may_schedule:
+        yield f"{fact.by} sends {fact.what} while {fact.holder} leads"
+
+
+@_rule(Cancelled)
+def a_graceful_stop_waits_for_requests(fact: Cancelled) -> Iterator[str]:
+    """A write that is cut off may take effect or not, and its pod has to be read again by the next scheduler."""
+    if fact.may_wait and fact.seconds < _GRACE:
+        yield f"{fact.by} has cancelled {fact.what} {fact.seconds:.1f} s after it was stopped"
+
+
 @_rule(Bound)
 def only_the_leader_binds(fact: Bound) -> Iterator[str]:
     """A binding that arrives after the lease has changed hands may be the second one on a full node."""
@@ -220,6 +299,13 @@ def no_pod_is_overtaken_twice(fact: Attempted) -> Iterator[str]:
     """
     for other in fact.overtaken:
         yield f"{fact.by} tries {fact.pod.metadata.name} for the {other.attempts}. time before {other.name}"
+
+
+@_rule(Attempted)
+def attempts_back_off(fact: Attempted) -> Iterator[str]:
+    """A scheduler that tries one pod again and again does nothing else, and fills every log."""
+    if fact.at_once == MAX_AT_ONCE:
+        yield f"{fact.by} tries {fact.pod.metadata.name} {fact.at_once} times at once"
 
 
 @_rule(Sent)
@@ -247,7 +333,45 @@ def a_volume_is_mounted_where_it_can_be(fact: Decided) -> Iterator[str]:
     yield from volume_violations(fact.pod, fact.node_name, placed=fact.placed, claims=fact.claims, volumes=fact.volumes)
 
 
+@_rule(Decided)
+def no_gated_pod_is_placed(fact: Decided) -> Iterator[str]:
+    """A scheduling gate is how a quota, or a topology that is yet to come, holds a pod back."""
+    if fact.pod.spec.scheduling_gates:
+        yield f"{fact.by} places {fact.pod.metadata.name} on {fact.node_name}, and it is gated"
+
+
+@_rule(Decided)
+def room_is_kept_for_nominated_pods(fact: Decided) -> Iterator[str]:
+    """A pod has evicted others for this room; a pod of lower priority that took it would have them evicted in vain."""
+    if fact.nominated:
+        placed = [*fact.placed, *((pod, fact.node_name) for pod in fact.nominated)]
+        yield from infeasibility(fact.pod, fact.node_name, nodes=fact.nodes, placed=placed, plain=fact.plain)
+
+
+@_rule(Attempted)
+def nothing_is_held_for_a_pod_that_is_gone(fact: Attempted) -> Iterator[str]:
+    """Others wait for the node, the volumes and the devices that a deleted pod will never use."""
+    for name, seconds in fact.held_by_gone.items():
+        if seconds > _SOON:
+            yield f"{fact.by} holds a node for {name}, {seconds:.1f} s after it has known that this pod is gone"
+
+
 # -- preemption ----------------------------------------------------------------------------------------------------
+
+
+@_rule(Preempting)
+def a_pod_preempts_once_at_a_time(fact: Preempting) -> Iterator[str]:
+    """Until the victims of a preemption leave, it is not known whether more of them are needed."""
+    if fact.awaited:
+        names = ", ".join(pod.metadata.name for pod in fact.awaited)
+        yield f"{fact.by} evicts more pods for {fact.preemptors[0].metadata.name}, {names} have yet to leave"
+
+
+@_rule(Attempted)
+def a_preemptor_is_nominated(fact: Attempted) -> Iterator[str]:
+    """Another pod would take the room that the victims leave, and they would have been evicted in vain."""
+    for name in fact.without_nomination:
+        yield f"{fact.by} tries {fact.pod.metadata.name}, {name} has preempted others and is not nominated"
 
 
 @_rule(Preempting)
@@ -291,6 +415,20 @@ def no_victim_is_needless(fact: Preempting) -> Iterator[str]:
 # -- bindings ------------------------------------------------------------------------------------------------------
 
 
+@_rule(Begun)
+def no_binding_begins_of_a_pod_that_needs_none(fact: Begun) -> Iterator[str]:
+    """A pod that was deleted, or has a node, would hold another node until the server refuses its binding."""
+    if fact.settled_for:  # else it has learned that this very moment
+        yield f"{fact.by} begins to bind {fact.pod.metadata.name}, and has known for {fact.settled_for:.3f} s better"
+
+
+@_rule(Sent)
+def no_binding_is_sent_of_a_pod_that_was_stopped(fact: Sent) -> Iterator[str]:
+    """The pod that it was stopped for is about to take its place."""
+    if fact.is_stopped:
+        yield f"{fact.by} binds {fact.uid}, and has reported that it was stopped"
+
+
 @_rule(Bound)
 def a_pod_is_bound_where_it_was_placed(fact: Bound) -> Iterator[str]:
     """What was checked, reserved and counted is one node, and a binding to another one is none of that."""
@@ -312,13 +450,6 @@ def no_pod_is_bound_after_its_deletion(fact: Bound) -> Iterator[str]:
     """Its controller has replaced it already, and its volumes and devices are given to others."""
     if fact.pod.metadata.deletion_timestamp is not None:
         yield f"{fact.pod.metadata.uid} is bound to {fact.node_name}, and is being deleted"
-
-
-@_rule(Bound)
-def no_gated_pod_is_bound(fact: Bound) -> Iterator[str]:
-    """A scheduling gate is how a quota, or a topology that is yet to come, holds a pod back."""
-    if fact.pod.spec.scheduling_gates:
-        yield f"{fact.pod.metadata.uid} is bound to {fact.node_name}, and is gated"
 
 
 @_rule(Bound)
@@ -385,12 +516,6 @@ def no_device_is_allocated_twice(fact: Bound) -> Iterator[str]:
             yield f"device {device} of {pool} is allocated to {times} claims"
 
 
-def devices_of(claim: ResourceClaim) -> list[tuple[str, str]]:
-    """Pool and name of the devices that are allocated to a claim."""
-    allocation = claim.status.allocation
-    return [] if allocation is None else [(result.pool, result.device) for result in allocation.devices.results]
-
-
 @_rule(Sent)
 def a_gang_is_bound_whole_or_not_at_all(fact: Sent) -> Iterator[str]:
     """Members that run without the others hold what these need, and compute nothing.
@@ -415,6 +540,13 @@ def every_schedulable_pod_is_bound(fact: Settled) -> Iterator[str]:
 def every_schedulable_gang_is_bound(fact: Settled) -> Iterator[str]:
     """The same for minCount members of a gang, one after the other."""
     yield from unscheduled_gangs(fact.server, fact.scheduler_names)
+
+
+@_rule(Settled)
+def every_pod_that_may_preempt_does(fact: Settled) -> Iterator[str]:
+    """An important pod does not wait for ever beside pods that would yield to it."""
+    if fact.flushes:  # a change of priority, which a real API server forbids, is no event
+        yield from idle_preemptors(fact.server, fact.scheduler_names)
 
 
 @_rule(Settled)
@@ -449,6 +581,19 @@ def nothing_is_lost_or_left(fact: Rested) -> Iterator[str]:
     """A pod that is pending is queued, as it is now; whatever a pod was reserved, assumed or awaited for has ended."""
     if fact.process.is_leader:
         yield from leaks(fact.server, fact.process)
+
+
+@_rule(Rested)
+def a_bound_pod_keeps_what_was_reserved(fact: Rested) -> Iterator[str]:
+    """A plugin that takes back what a running pod uses gives it to another one."""
+    yield from reservations_taken_back(fact.server, fact.process)
+
+
+@_rule(Rested)
+def pods_say_what_has_happened_to_them(fact: Rested) -> Iterator[str]:
+    """Users and autoscalers read from the status of a pod, and from its events, why it is pending."""
+    if fact.process.is_leader:
+        yield from unreported(fact.server, fact.process)
 
 
 @_rule(Rested)

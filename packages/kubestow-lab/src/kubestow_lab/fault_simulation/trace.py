@@ -14,9 +14,13 @@ class Trace:
         self._clock = clock
         self.lines: list[str] = []
 
+    def now(self) -> float:
+        """The virtual time in seconds."""
+        return self._clock.monotonic()
+
     def note(self, actor: str, *what: object) -> None:
         """Add a line."""
-        self.lines.append(f"{self._clock.monotonic():10.4f} {actor:10} {' '.join(map(str, what))}")
+        self.lines.append(f"{self.now():10.4f} {actor:10} {' '.join(map(str, what))}")
 
     @property
     def fingerprint(self) -> str:

@@ -8,21 +8,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods.pod_groups import KUBERNETES
+from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.events.resources import resource_of
 from kubestow.scheduling.preemption.evictions import SEVERAL_NODES
+from kubestow_lab.fault_simulation.actors.devices import devices_of
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
 from kubestow_lab.fault_simulation.invariants.fairness import FirstAttempts, Overtaken
 from kubestow_lab.fault_simulation.invariants.feasible_nodes import PlainObjects
 from kubestow_lab.fault_simulation.invariants.gangs import gang_counts
 from kubestow_lab.fault_simulation.scheduler.process import Process
 from kubestow_lab.fault_simulation.specification import (
+    MAX_AT_ONCE,
     Attempted,
+    Begun,
     Bound,
+    Cancelled,
     Decided,
     Fact,
     Preempting,
     Sent,
-    devices_of,
+    Written,
     violations,
 )
 
@@ -37,13 +42,21 @@ class Witness:
         self._plain = PlainObjects()
         #: The pods that the present start of each process has not tried.
         self._first_attempts: dict[str, FirstAttempts] = {}
+        #: How often each start has tried each pod, by its identity and uid, at the time of the last attempt.
+        self._tried_now: Counter[tuple[str, str]] = Counter()
+        self._now = 0.0
+        #: The preemptions in progress, by the identity of a start and the uid of the (first) preemptor: the victims.
+        self._awaited: dict[tuple[str, str], list[Pod]] = {}
+        #: The pods that have preempted others since the last attempt of a start, with their nodes.
+        self._preemptors: dict[str, list[tuple[Pod, str]]] = {}
 
     def state(self, fact: Fact) -> None:
         """Have the specification judge a fact."""
         for violation in violations(fact):
             self._report(violation)
 
-    def pod_attempted(self, process: Process, pod: Pod) -> None:
+    def pod_attempted(self, process: Process, pod: Pod) -> bool:
+        at_once = self._at_once(process, pod)
         self.state(
             Attempted(
                 by=process.identity,
@@ -52,8 +65,48 @@ class Witness:
                 may_schedule=process.may_schedule or process.ends_stall,
                 holder=self._holder,
                 overtaken=self._overtaken(process, pod),
+                at_once=at_once,
+                held_by_gone=self._held_by_gone(process),
+                without_nomination=self._without_nomination(process, pod),
             )
         )
+        return at_once >= MAX_AT_ONCE
+
+    def _at_once(self, process: Process, pod: Pod) -> int:
+        """How often a pod has been tried in no time, this attempt included. Gangs try several nodes in one attempt."""
+        if self._now != process.view.now:
+            self._now = process.view.now
+            self._tried_now.clear()
+        if "job" in pod.metadata.labels:
+            return 0
+        self._tried_now[process.identity, pod.metadata.uid] += 1
+        return self._tried_now[process.identity, pod.metadata.uid]
+
+    def _held_by_gone(self, process: Process) -> dict[str, float]:
+        """For how many seconds the process has held a node for pods that it knows are gone, by their names.
+
+        Before v1.36 such a pod keeps its node until its binding fails. A stall delays what follows from a deletion.
+        """
+        if process.features.stalls or not process.minor.has(Behaviour.DELETED_ASSUMED_PODS_ARE_FORGOTTEN):
+            return {}
+        settled_at, now = process.view.settled_at, process.view.now
+        gone = [each.info for each in process.scheduler.cluster.assumed() if not _stays(_known(process, each.info.pod))]
+        return {info.name: now - settled_at[info.uid] for info in gone}
+
+    def _without_nomination(self, process: Process, attempted: Pod) -> list[str]:
+        """The pods that have preempted others since the last attempt, have not changed, and are not nominated."""
+        preemptors = self._preemptors.pop(process.identity, [])
+        if not preemptors or not process.features.gates.enabled("SchedulerAsyncPreemption"):
+            return []  # else they are nominated in a task of their own
+        return [
+            pod.metadata.name
+            for pod, node_name in preemptors
+            if pod.metadata.uid != attempted.metadata.uid
+            and (known := _known(process, pod)) is not None
+            and known.metadata.resource_version == pod.metadata.resource_version
+            and node_name in process.scheduler.cluster.nodes.rows
+            and process.scheduler.cluster.nomination(pod.metadata.uid) != node_name
+        ]
 
     def _overtaken(self, process: Process, pod: Pod) -> list[Overtaken]:
         """Pods of gangs are tried together, and some wait for claims; after a stall other namespaces come first."""
@@ -85,6 +138,14 @@ class Witness:
                 node_name=node_name,
                 nodes=list(view.nodes.values()),
                 placed=[(other, where) for other, where in placed.values() if where in nodes],
+                nominated=[
+                    info.pod
+                    for info in process.scheduler.cluster.nominated_pods(node_name)
+                    if (info.spec.priority or 0) >= (pod.spec.priority or 0)
+                    and info.uid != pod.metadata.uid
+                    # Those of them that constrain others count only if a pod on a node does, too, as in kube-scheduler.
+                    and not _has_constraints(info.pod)
+                ],
                 claims=list(view.claims.values()),
                 volumes=list(view.volumes.values()),
                 plain=self._plain,
@@ -115,6 +176,10 @@ class Witness:
                 if (info.spec.priority or 0) >= (preemptor.spec.priority or 0)
             ]
             beside = [pod for pod in stay if pod.metadata.uid not in leaving]
+            self._preemptors.setdefault(process.identity, []).append((preemptor, node_name))
+        key = (process.identity, preemptors[0].metadata.uid)
+        awaited = [pod for pod in self._awaited.get(key, ()) if _stays(_known(process, pod))]
+        self._awaited[key] = list(victims)
         self.state(
             Preempting(
                 by=process.name,
@@ -126,6 +191,7 @@ class Witness:
                 },
                 node=node,
                 beside=beside,
+                awaited=awaited,
                 is_checkable=not process.features.faulty_extender
                 and not any(_has_constraints(pod) for pod in (*preemptors, *victims, *process.view.pods.values())),
                 plain=self._plain,
@@ -142,6 +208,30 @@ class Witness:
                 yield change.obj.spec.priority or 0
                 return
 
+    def evictions_ended(self, process: Process, preemptor: Pod) -> None:
+        self._awaited.pop((process.identity, preemptor.metadata.uid), None)
+
+    def binding_begun(self, process: Process, pod: Pod) -> None:
+        view = process.view
+        since = view.settled_at.get(pod.metadata.uid)
+        self.state(Begun(by=process.identity, pod=pod, settled_for=None if since is None else view.now - since))
+
+    def write_requested(self, process: Process, what: str) -> None:
+        self.state(
+            Written(
+                by=process.identity,
+                what=what,
+                may_schedule=process.may_schedule or not process.features.stalls,
+                holder=self._holder,
+            )
+        )
+
+    def write_cancelled(self, process: Process, what: str) -> None:
+        if process.stopped_at is not None:
+            seconds = process.clock.monotonic() - process.stopped_at
+            may_wait = process.may_schedule and not process.is_stalled
+            self.state(Cancelled(by=process.identity, what=what, seconds=seconds, may_wait=may_wait))
+
     def binding_requested(self, process: Process, uid: str) -> None:
         self.state(
             Sent(
@@ -151,6 +241,7 @@ class Witness:
                 may_schedule=process.may_schedule or not process.features.stalls,
                 holder=self._holder,
                 gang=gang_counts(self._server, process, uid),
+                is_stopped=uid in process.stopped_victims,
             )
         )
 
@@ -188,6 +279,16 @@ class Witness:
     @property
     def _holder(self) -> str:
         return self._server.lease.holder or "no process"
+
+
+def _known(process: Process, pod: Pod) -> Pod | None:
+    """The state of a pod that the watches of a process have delivered last; None if it is gone."""
+    known = process.view.pods.get((pod.metadata.namespace, pod.metadata.name))
+    return known if known is not None and known.metadata.uid == pod.metadata.uid else None
+
+
+def _stays(pod: Pod | None) -> bool:
+    return pod is not None and pod.metadata.deletion_timestamp is None
 
 
 def _has_constraints(pod: Pod) -> bool:

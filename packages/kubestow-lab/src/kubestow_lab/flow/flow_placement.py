@@ -14,13 +14,13 @@ from datetime import datetime
 import msgspec
 
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.placement.modelled_pods import why_not_modelled
+from kubestow.engine.placement.solvers import require_solvers
 from kubestow.framework.interface import Handle, PreEnqueuePlugin
 from kubestow.framework.profile import BatchHandle
 from kubestow.framework.status import SUCCESS, Status
 from kubestow_lab.flow.cost_models import COST_MODELS
-from kubestow_lab.flow.equivalence import why_not_modelled
 from kubestow_lab.flow.rounds import FlowRounds
-from kubestow_lab.flow.solvers import require_solvers
 
 _GATED = Status.unresolvable("waiting for the next round of FlowPlacement")
 

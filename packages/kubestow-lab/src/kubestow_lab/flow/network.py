@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.engine.placement import solvers
 from kubestow.errors import KubestowError
-from kubestow_lab.flow import solvers
 from kubestow_lab.flow.problem import FlowProblem, NodeCosts
 
 Amounts = NDArray[np.int64]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow_lab.flow import solvers
+from kubestow.engine.placement import solvers
 from kubestow_lab.flow.network import flow_bound
 from kubestow_lab.flow.problem import FlowProblem, NodeCosts
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.placement.engine_placement import Assignment, EnginePlacement
 from kubestow.framework.profile import Profile
 from kubestow_lab.flow.cost_models import CostModel
-from kubestow_lab.flow.engine_placement import Assignment, EnginePlacement
 from kubestow_lab.flow.equivalence import Formulation, formulate
 from kubestow_lab.flow.network import safe_slots, solve_flow
 

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.placement import solvers
 from kubestow.version import VERSION
-from kubestow_lab.flow import solvers
 from kubestow_lab.metrics.intervals import Estimate, estimate
 from kubestow_lab.optimum import OptimumOptions, find_optimum
 from kubestow_lab.process_pool import process_pool

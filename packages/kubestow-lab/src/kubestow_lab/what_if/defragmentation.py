@@ -21,18 +21,18 @@ from kubestow.api.core import Pod
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.replacements import replacing_controller
+from kubestow.engine.gangs.gang_model import Answer, GangModel, Quota
+from kubestow.engine.gangs.gang_problem import formulate_gang
+from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, SearchOptions, quota_of
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
+from kubestow.engine.placement.engine_placement import EnginePlacement
+from kubestow.engine.placement.modelled_pods import why_not_modelled
 from kubestow.errors import InputError
 from kubestow.framework.gang import Gang
 from kubestow.framework.profile import Profile
 from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
-from kubestow_lab.flow.engine_placement import EnginePlacement
-from kubestow_lab.flow.equivalence import why_not_modelled
-from kubestow_lab.gangs.gang_model import Answer, GangModel, Quota
-from kubestow_lab.gangs.gang_problem import formulate_gang
-from kubestow_lab.gangs.gang_search import GangAnswer, GangSearch, SearchOptions, quota_of
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.what_if.node_removal import EvictionBudgets
 
@@ -206,13 +206,13 @@ class _Planner:
         moving = frozenset(number for number, kind in enumerate(problem.kinds) if kind.group == len(leaves))
         quota = quota_of(self._gang, problem, {id(leaf): number for number, leaf in enumerate(leaves)})
         both = Quota(parts=(quota, Quota(moving, len(movable))), count=2)
-        existing = np.zeros((len(problem.kinds), len(problem.nodes)), np.int64)
-        rows = {name: row for row, name in enumerate(problem.nodes.names)}
+        existing = np.zeros((len(problem.kinds), len(problem.node_names)), np.int64)
+        rows = {name: row for row, name in enumerate(problem.node_names)}
         nodes = {pod.metadata.uid: pod.spec.node_name for pod in self._cluster.pods}
         for number in moving:
             for info in problem.kinds[number].pods:
                 existing[number, rows[nodes[info.uid]]] += 1
-        everywhere = np.ones(len(problem.nodes), np.bool_)
+        everywhere = np.ones(len(problem.node_names), np.bool_)
         model = GangModel(problem, everywhere, both, merges_nodes=False, seed=self._search.seed)
         model.keep_in_place(existing, self._most)
         reason, fewest = "", 0
@@ -230,7 +230,7 @@ class _Planner:
             for number in sorted(moving):
                 gone = Counter(
                     {
-                        problem.nodes.name(column): int(count)
+                        problem.node_names[column]: int(count)
                         for column, count in enumerate(existing[number] - solution.placed[number])
                         if count > 0
                     }
@@ -240,7 +240,7 @@ class _Planner:
                         gone[nodes[info.uid]] -= 1
                         leaving.append((info, nodes[info.uid]))
             taken = {
-                problem.nodes.name(column)
+                problem.node_names[column]
                 for number in range(len(problem.kinds))
                 if number not in moving
                 for column in np.flatnonzero(solution.placed[number]).tolist()

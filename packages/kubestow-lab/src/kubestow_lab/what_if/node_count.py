@@ -27,11 +27,12 @@ from kubestow.engine.cluster_api.volume_controller import with_bound_volumes
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.engine.pipeline.pod_placer import Placer
+from kubestow.engine.placement.modelled_pods import passes_without_pods
 from kubestow.errors import InputError, PluginError
 from kubestow.framework.status import Status
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow_lab.capacity.independent_nodes import fill_independently, place_as_many
-from kubestow_lab.flow.equivalence import Mask, passes_without_pods
+from kubestow_lab.flow.equivalence import Mask
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.what_if.node_pools import NodePool, NodesNeeded, PoolNeed, UnplacedPods, all_nodes
 

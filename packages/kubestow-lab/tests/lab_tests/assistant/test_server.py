@@ -18,7 +18,8 @@ from aiohttp import web
 
 from core_tests.engine.input.manifests import node, pod, workload, write
 from kubestow.cli import main
-from kubestow.cli.inputs import ClusterInput, SchedulerInput
+from kubestow.cli.input.cluster import ClusterInput
+from kubestow.cli.input.scheduler import SchedulerInput
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.flight_record.entries import AttemptEnded, Decided, Entry, Header

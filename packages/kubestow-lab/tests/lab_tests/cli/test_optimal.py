@@ -54,7 +54,7 @@ def test_a_missing_extra_is_named_before_anything_is_simulated(
     monkeypatch.setattr(builtins, "__import__", without_ortools)
     result = run("--optimal")
     assert (result.status, result.out) == (1, "")
-    assert result.err == "kubestow: --optimal: needs OR-Tools, install kubestow-lab[flow]\n"
+    assert result.err == "kubestow: --optimal: needs OR-Tools, install kubestow[solvers]\n"
 
 
 def test_every_cost_model_can_be_chosen() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kubestow.engine.placement.modelled_pods import why_not_modelled
 from kubestow.testing import builders
 from kubestow_lab.flow.cost_models import CpuMem
-from kubestow_lab.flow.equivalence import formulate, why_not_modelled
+from kubestow_lab.flow.equivalence import formulate
 from lab_tests.flow.clusters import infos, scheduler_of
 
 HOSTNAME = "kubernetes.io/hostname"

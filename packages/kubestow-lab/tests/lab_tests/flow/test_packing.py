@@ -15,7 +15,7 @@ from kubestow_lab.flow.problem import FlowProblem, NodeCosts, PodClass
 
 pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
-from kubestow_lab.flow import solvers
+from kubestow.engine.placement import solvers
 from kubestow_lab.flow.network import flow_bound, safe_slots, solve_flow
 from kubestow_lab.flow.packing import PackingOptions, pack
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.placement.engine_placement import EnginePlacement
 from kubestow.testing import builders
-from kubestow_lab.flow.engine_placement import EnginePlacement
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation import Simulation

@@ -18,7 +18,8 @@ from kubestow.engine.explanation.explain import explain
 from kubestow.engine.explanation.explanation_report import explanation_report
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
-from kubestow.reports.page import Html, element, table
+from kubestow.reports.elements import element
+from kubestow.reports.page import table
 from kubestow_lab.comparison.comparison import compare
 from kubestow_lab.reports import MOST_PODS, comparison_report, pods_data, simulation_report
 from kubestow_lab.simulation.arrivals import Arrivals
@@ -195,10 +196,19 @@ def test_a_large_report_keeps_the_pods_that_did_not_run() -> None:
 
 @given(st.text())
 def test_text_is_escaped_wherever_it_is(text: str) -> None:
-    page = Page(element("p", text, title=text) + table((text,), [(text,)], caption=text))
+    page = Page(element("p", text, title=text).markup + table((text,), [(text,)], caption=text).markup)
     assert [tag for tag, _ in page.elements] == ["p", "div", "table", "thead", "tr", "th", "tbody", "tr", "td"]
-    assert element("p", Html("<b>bold</b>")) == "<p><b>bold</b></p>"
+    assert element("p", element("b", "bold")).markup == "<p><b>bold</b></p>"
+
+
+def test_elements_are_the_same_as_data() -> None:
+    assert element("p", "a\u202e<", element("b", "c"), class_="note").data == [
+        "p",
+        {"class": "note"},
+        "a\ufffd<",
+        ["b", {}, "c"],
+    ]
 
 
 def test_text_cannot_change_the_direction_of_the_text_around_it() -> None:
-    assert element("p", "a\u202eb\x00c") == "<p>a\ufffdb\ufffdc</p>"
+    assert element("p", "a\u202eb\x00c").markup == "<p>a\ufffdb\ufffdc</p>"

@@ -14,9 +14,9 @@ from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
+from kubestow.engine.placement.engine_placement import EnginePlacement
 from kubestow.errors import InputError
 from kubestow.testing import node, pod
-from kubestow_lab.flow.engine_placement import EnginePlacement
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.what_if.defragmentation import DefragmentationPlan, plan_defragmentation
 

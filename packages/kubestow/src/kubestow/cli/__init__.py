@@ -1,6 +1,6 @@
 """The command line: parsing, wiring and printing.
 
-Each command is in a module of this package, or an entry point of another distribution, and is imported only when it is
+Each command is in a module of ``commands``, or an entry point of another distribution, and is imported only when it is
 called, so that ``kubestow --help`` is fast. An error of the :mod:`kubestow.errors` tree or of the usage ends a command
 with one line on standard error, an invalid configuration with one line per error. docs/cli.md lists the exit codes.
 """
@@ -31,7 +31,7 @@ _CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max
 
 
 class _Command(NamedTuple):
-    """A command: the module that has it under its name, and one line of help.
+    """A command: the module of this package that has it under its name, and one line of help.
 
     ``module`` is None for commands of other distributions.
     """
@@ -43,13 +43,13 @@ class _Command(NamedTuple):
 
 #: All commands by name.
 COMMANDS: dict[str, _Command] = {
-    "run": _Command("run", "Schedule the pods of a cluster."),
+    "run": _Command("commands.run", "Schedule the pods of a cluster."),
     "up": _Command(None, "Run a development cluster: API server, controllers, nodes and scheduler.", _DEVCLUSTER),
     "demo": _Command(None, "Schedule a GPU workload on a simulated cluster.", _LAB),
     "apiserver": _Command(None, "Run the embedded API server with simulated nodes.", _DEVCLUSTER),
-    "extend": _Command("extend", "Serve plugins as a scheduler extender."),
+    "extend": _Command("commands.extend", "Serve plugins as a scheduler extender."),
     "node": _Command(None, "Stop and start simulated nodes.", _DEVCLUSTER),
-    "config": _Command("config", "Check, show and convert scheduler configurations."),
+    "config": _Command("commands.config", "Check, show and convert scheduler configurations."),
     "simulate": _Command(None, "Schedule a workload on a cluster read from files.", _LAB),
     "compare": _Command(None, "Compare two configurations or plugins on the same workload.", _LAB),
     "capacity": _Command(None, "Count how many more pods of a template fit.", _LAB),
@@ -59,16 +59,16 @@ COMMANDS: dict[str, _Command] = {
     "experiment": _Command(None, "Compare policies on traces with several seeds and confidence intervals.", _LAB),
     "evaluate": _Command(None, "Evaluate a policy that a program wrote, in a confined process.", _LAB),
     "paper": _Command(None, "Measure the tables of papers again, beside the published numbers.", _LAB),
-    "deschedule": _Command("deschedule", "Evict pods by a descheduler policy, or try it offline."),
-    "explain": _Command("explain", "Explain why a pod is on its node or on none, and what would help."),
+    "deschedule": _Command("commands.deschedule", "Evict pods by a descheduler policy, or try it offline."),
+    "explain": _Command("commands.explain", "Explain why a pod is on its node or on none, and what would help."),
     "trace": _Command(None, "List the calls of one pod at every extension point.", _LAB),
-    "why": _Command("why", "Say why a pod is pending, or all pending pods by cause, and what would help."),
+    "why": _Command("commands.why", "Say why a pod is pending, or all pending pods by cause, and what would help."),
     "when": _Command(None, "Say when a job will start, why not yet, and what would make it start now.", _LAB),
     "mcp": _Command(None, "Answer an assistant's questions about a cluster by the Model Context Protocol.", _LAB),
-    "shadow": _Command("shadow", "Compare the decisions of the scheduler that runs with those made here."),
-    "snapshot": _Command("live", "Save a live cluster for the offline commands."),
-    "record": _Command("live", "Record what happens on a live cluster, for replay."),
-    "replay": _Command("replay", "Replay the decisions of a flight record."),
+    "shadow": _Command("commands.shadow", "Compare the decisions of the scheduler that runs with those made here."),
+    "snapshot": _Command("commands.live", "Save a live cluster for the offline commands."),
+    "record": _Command("commands.live", "Record what happens on a live cluster, for replay."),
+    "replay": _Command("commands.replay", "Replay the decisions of a flight record."),
     "genpod": _Command(None, "Print the largest pod that a namespace's limits allow.", _LAB),
     "bench": _Command(None, "Run benchmark workloads, and compare results.", _LAB),
     "completion": _Command("command_group", "Print the completion script of a shell."),

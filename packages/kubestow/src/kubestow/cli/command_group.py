@@ -1,14 +1,19 @@
-"""What all commands have in common: ``--version``, ``-v``, help in full sentences, usage errors, and completion."""
+"""What all commands have in common: ``--version``, ``-v``, help, usage errors, completion, and options as one value."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from kubestow.version import KUBERNETES_VERSION, VERSION
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 _VERSION_TEXT = f"kubestow {VERSION} (Kubernetes {KUBERNETES_VERSION})"
 
@@ -136,3 +141,25 @@ def completion(ctx: click.Context, shell: str) -> None:
     source = script(ctx.find_root().command, {}, "kubestow", _VARIABLE).source()
     # click's script for fish cuts descriptions at their first comma.
     click.echo(source.replace('string split ","', 'string split --max 1 ","'))
+
+
+def grouped_options(
+    name: str, group: type[Any], options: Sequence[Callable[[_Decorated], _Decorated]]
+) -> Callable[[_Decorated], _Decorated]:
+    """Add click options to a command, which gets their values as one ``group``, a dataclass, in its argument ``name``.
+
+    The options have the names of the dataclass's fields.
+    """
+
+    def decorate(command: _Decorated) -> _Decorated:
+        @functools.wraps(command)
+        def wrapper(**arguments: Any) -> Any:
+            values = {field.name: arguments.pop(field.name) for field in fields(group)}
+            return command(**{name: group(**values)}, **arguments)
+
+        decorated: Any = wrapper
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated  # type: ignore[no-any-return]
+
+    return decorate

@@ -62,7 +62,7 @@ class SchedulerArguments(msgspec.Struct, frozen=True, kw_only=True):
 
     def create_app(self) -> SchedulerApp:
         """Raises InputError for invalid options."""
-        from kubestow.cli.inputs import parse_minor
+        from kubestow.cli.input.scheduler import parse_minor
         from kubestow.cli.scheduler_app import SchedulerApp
 
         app = SchedulerApp.create(

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kubestow.cli.flag_command import parse_flags
-from kubestow.cli.run import run_scheduler
+from kubestow.cli.commands.run import run_scheduler
+from kubestow.cli.flags.command import parse_flags
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:

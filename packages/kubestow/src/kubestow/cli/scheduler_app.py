@@ -45,7 +45,7 @@ from kubestow.plugins.registry import find_plugins, find_pod_group_apis, referen
 from kubestow.process import Heartbeat, WallClock, new_event_loop, raise_open_file_limit
 from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.background_work import BackgroundTasks
-from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
+from kubestow.scheduling.environment import ComputingInThreads, Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.extenders.stages import Extender
 from kubestow.scheduling.interfaces import EventRecord
 from kubestow.scheduling.observer import Observer
@@ -214,7 +214,8 @@ class SchedulerApp:
             leadership = await stack.enter_async_context(
                 self._leadership(load, cluster, observability, heartbeat, on_new_leader)
             )
-            environment = Environment(cluster, WallClock(), self.random, observability.observer)
+            computing = ComputingInThreads()
+            environment = Environment(cluster, WallClock(), self.random, observability.observer, computing=computing)
             create = (
                 Scheduler if recorder is None else partial(recorder.create_scheduler, plugins=self.plugin_references)
             )

@@ -26,12 +26,12 @@ from msgspec import Raw
 from kubestow import config
 from kubestow.api import extender as wire
 from kubestow.client.raw_object_cache import RawObjectCache
-from kubestow.client.rest.connection_pool import proxy_from_environment
 from kubestow.client.rest.credentials import TLSFiles
 from kubestow.client.rest.transport import JSON, USER_AGENT, describe_connection_error
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, InputError, InvalidObject
 from kubestow.framework.interface import Victims
+from kubestow.http.addresses import proxy_from_environment
 from kubestow.log_fields import fields
 from kubestow.scheduling.extenders.stages import ExtenderFilterResponse, ExtenderVictims, PodGone
 

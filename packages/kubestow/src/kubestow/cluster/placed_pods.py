@@ -315,10 +315,8 @@ class PlacedPods:
             self._unknown_nodes.setdefault(placed_pod.node_name, _UnknownNode()).add(info)
         else:
             self._add_to_row(row, info)
-        if self.index.add(uid, placed_pod) and info.shape.affinity_terms:
-            self.carried_terms.add(info.shape.affinity_terms)
-            return True
-        return False
+        is_new = self.index.add(uid, placed_pod)
+        return bool(is_new and info.shape.affinity_terms and self.carried_terms.add(info.shape.affinity_terms))
 
     def _remove(self, placed_pod: PlacedPod, row: int | None) -> bool:
         """Remove a pod from a row (None: of an unknown node); whether it was the last that carried its terms."""
@@ -335,10 +333,7 @@ class PlacedPods:
         if not self.index.remove(uid, placed_pod):
             return False
         self._counters.drop_shape(info.shape)
-        if not info.shape.affinity_terms:
-            return False
-        self.carried_terms.remove(info.shape.affinity_terms)
-        return True
+        return bool(info.shape.affinity_terms and self.carried_terms.remove(info.shape.affinity_terms))
 
     def _add_to_row(self, row: int, info: PodInfo) -> None:
         self._nodes.add_pod(row, info)

@@ -104,8 +104,8 @@ def parse_embedded(document: Document, path: str, text: str) -> Document:
 class _Embedding(NamedTuple):
     """Where a text is inside another: its first character, or, if ``key`` is set, somewhere behind this key."""
 
-    line: int
-    indentation: int
+    line: int = 1
+    indentation: int = 0
     key: Position | None = None
 
     def position(self, inner: Position) -> Position:
@@ -121,7 +121,7 @@ class _Embedding(NamedTuple):
 def _embedding(document: Document, path: str, text: str) -> _Embedding:
     key = document.position_of(path)
     if key is None:
-        return _Embedding(1, 0)
+        return _Embedding()
     block, wanted = document.text.splitlines()[key.line :], text.splitlines()
     indentation = 0
     for given, inner in zip(block, wanted, strict=False):
@@ -129,7 +129,7 @@ def _embedding(document: Document, path: str, text: str) -> _Embedding:
             indentation = max(len(given) - len(inner), 0)
             break
     if len(block) < len(wanted) or any(a[indentation:] != b for a, b in zip(block, wanted, strict=False)):
-        return _Embedding(key.line, 0, key)
+        return _Embedding(key=key)
     return _Embedding(key.line + 1, indentation)
 
 

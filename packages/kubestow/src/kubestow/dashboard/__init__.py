@@ -2,8 +2,9 @@
 
     dashboard        composes the modules below for one scheduler
     event_stream     one encoded snapshot or delta per tick, shared by all viewers
-    sections         the parts of the stream: nodes, queue, decisions, gangs
+    sections         the parts of the stream: nodes, queue, decisions, gangs, reports
     queue_pages      pods in the queue as plain data, page by page, and searched
+    plugin_reports   what plugins report about themselves, such as queues of jobs
     details          one pod: its attempts, every plugin's results on every node, preemption candidates; one node:
                      its pods, and what is free
     counterfactual_searches

@@ -9,12 +9,14 @@ from kubestow.config import FeatureGates, KubeSchedulerConfiguration
 from kubestow.dashboard.counterfactual_searches import CounterfactualSearches
 from kubestow.dashboard.details import PodDetails, node_details
 from kubestow.dashboard.event_stream import EventStream
+from kubestow.dashboard.plugin_reports import PluginReports
 from kubestow.dashboard.queue_pages import QueuePages, QueueRows
 from kubestow.dashboard.sections import (
     DecisionsSection,
     GangsSection,
     NodesSection,
     QueueSection,
+    ReportsSection,
     StreamSection,
     VersionSection,
 )
@@ -46,6 +48,7 @@ class Dashboard:
     ) -> None:
         self._scheduler, self._attempts, self._preemptions, self._clock = scheduler, attempts, preemptions, clock
         self.pages = QueuePages(scheduler, self._queue_rows, clock)
+        self.reports = PluginReports(scheduler, clock)
         self.pods = PodDetails(scheduler, attempts, preemptions, clock)
         self._minor, self._server_version = gates.minor, server_version
         self._searches = CounterfactualSearches(scheduler, configuration, gates, clock)
@@ -58,6 +61,7 @@ class Dashboard:
             QueueSection(self._scheduler, self._queue_rows()),
             DecisionsSection(self._attempts, self._clock),
             GangsSection(self._scheduler),
+            ReportsSection(self._scheduler),
         )
 
     def _queue_rows(self) -> QueueRows:

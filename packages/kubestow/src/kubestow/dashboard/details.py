@@ -15,7 +15,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.explanation.evaluated_nodes import EvaluatedNodes, evaluate_nodes
 from kubestow.engine.pipeline.offline_scheduler import unbound
 from kubestow.errors import KubestowError
-from kubestow.framework.feasibility import Feasibility
+from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
 from kubestow.observability.pod_states import PodStates

@@ -1,4 +1,4 @@
-"""The parts of the stream: version, nodes, queue, decisions, gangs.
+"""The parts of the stream: version, nodes, queue, decisions, gangs, reports.
 
 A section exists while there are viewers, and holds what they have been sent. The nodes are sent as a whole once, and
 afterwards only the rows that have changed.
@@ -19,6 +19,7 @@ from kubestow.api.core import Node, Taint
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.pod_groups import PodGroupName
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.dashboard.plugin_reports import reporting_plugins
 from kubestow.dashboard.queue_pages import WAITING_ON_PERMIT, QueueRows, Reason, next_first
 from kubestow.engine.explanation.plain_words import reasons_in
 from kubestow.errors import PluginError
@@ -387,3 +388,16 @@ class GangsSection(WholeSection):
             return {"pod": info.key, "state": state, "node": placed_pod.node_name}
         queued = self._scheduler.queue.pods.get(info.uid)
         return {"pod": info.key, "state": "in flight" if queued is None else queued.place.value, "node": ""}
+
+
+class ReportsSection(WholeSection):
+    """The plugins that report about themselves; the reports are read on request."""
+
+    name = "reports"
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+
+    def _read(self) -> dict[str, Any]:
+        return {name: plugin.report_title for name, plugin in reporting_plugins(self._scheduler).items()}

@@ -270,7 +270,7 @@ class BindingsInTurns(BindingCycles[BindingContext]):
 
     def _bind_in_turn(self, context: BindingContext) -> None:
         """The binding cycle of one pod; see :meth:`BindingCycles._run_steps` for the steps."""
-        info, node_name, runtime = context.info, context.node_name, context.profile.runtime
+        info, node_name, runtime = context.info, context.node_name, context.runtime
         self._observer.binding_started(info)
         pre_flight = runtime.run_pre_bind_pre_flights(context.state, info, node_name)
         if pre_flight.status.code is not Code.SKIP:

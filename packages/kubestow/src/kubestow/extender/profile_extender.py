@@ -24,8 +24,8 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 from kubestow.framework import interface
 from kubestow.framework.diagnosis import Diagnosis
-from kubestow.framework.evaluation import Evaluation
-from kubestow.framework.feasibility import Feasibility
+from kubestow.framework.evaluation.evaluation import Evaluation
+from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 

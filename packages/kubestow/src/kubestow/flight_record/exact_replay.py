@@ -47,7 +47,7 @@ from kubestow.rules.minors import DEFAULT_MINOR, Minor
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.extenders.stages import Extender
-from kubestow.scheduling.interfaces import Clock, ClusterAPI
+from kubestow.scheduling.interfaces import Clock, ClusterAPI, Computing
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
@@ -147,6 +147,7 @@ class _Replay(Observer):
                 recorded_random(header),
                 observer=self,
                 stopwatch=lambda: self._tape.now,
+                computing=create_proxy(Computing, boundary),
             ),
             gates=gates,
             extenders=[

@@ -28,7 +28,7 @@ from kubestow.framework.handle import ResourceClaimWriter
 from kubestow.framework.interface import Victims
 from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.extenders.stages import Extender, PodGone
-from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource, Subscriber
+from kubestow.scheduling.interfaces import Computing, ObjectReference, PodStatusPatch, Resource, Subscriber
 
 
 class Boundary(Protocol):
@@ -66,6 +66,7 @@ def _describe_claim(claim: ResourceClaim) -> list[Any]:
 #: What is recorded of an argument, by its annotation; of any other the value itself.
 _DESCRIPTIONS: dict[Any, Callable[[Any], list[Any]]] = {
     Any: lambda _: [],  # the body of a plugin's own request, which may be confidential
+    Callable[[], object]: lambda _: [],
     Mapping[str, Victims]: lambda by_node: [
         {name: [pod.uid for pod in victims.pods] for name, victims in by_node.items()}
     ],
@@ -80,6 +81,7 @@ _DESCRIPTIONS: dict[Any, Callable[[Any], list[Any]]] = {
 }
 #: The names of methods in records, where the methods of all interfaces are next to each other, if they differ.
 _QUALIFIED: dict[tuple[type[Any], str], str] = {
+    (Computing, "run"): "run_computation",
     (Extender, "bind"): "extender_bind",
     (Leadership, "acquire"): "acquire_lease",
     (Leadership, "hold"): "hold_lease",

@@ -44,7 +44,7 @@ from kubestow.framework.profile import Registry
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.extenders.stages import Extender
-from kubestow.scheduling.interfaces import Clock, ClusterAPI, Resource, Subscriber
+from kubestow.scheduling.interfaces import Clock, ClusterAPI, Computing, Resource, Subscriber
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
@@ -219,6 +219,7 @@ class FlightRecorder(Observer):
             clock=create_proxy(Clock, boundary, environment.clock),
             random=random,
             stopwatch=environment.duration_clock,
+            computing=create_proxy(Computing, boundary, environment.computing),
         )
         return self.journal.inside().run(
             lambda: Scheduler(

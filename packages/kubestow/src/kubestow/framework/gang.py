@@ -16,9 +16,10 @@ These plugins only read the cluster.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges
+from kubestow.config import ExtensionPoint
 from kubestow.framework.interface import Plugin, PreEnqueuePlugin
 from kubestow.framework.status import Status
 
@@ -68,6 +70,20 @@ class Gang:
             yield self
         for child in self.children:
             yield from child.leaves()
+
+    @property
+    def missing_pods(self) -> int:
+        """How many members at least still need a node; of a composite gang those of its cheapest children."""
+        if self.children:
+            return sum(sorted(child.missing_pods for child in self.children)[: self.min_groups])
+        return max(0, self.min_count - len(self.members.placed))
+
+    def is_satisfied(self, also: Collection[str] = ()) -> bool:
+        """Whether enough members have a node, when those of ``also`` (uids) have one as well."""
+        if self.children:
+            return sum(child.is_satisfied(also) for child in self.children) >= self.min_groups
+        placed = self.members.placed
+        return len(placed) + sum(uid in also and uid not in placed for uid in self.members.pods) >= self.min_count
 
 
 class GangOutcome(StrEnum):
@@ -137,6 +153,27 @@ class GangPreemptionPlugin(Plugin):
 
 class PodGroupPostFilterPlugin(GangPreemptionPlugin):
     """A plugin that evicts pods for a gang where it is enabled at PodGroupPostFilter, and not at PostFilter."""
+
+
+class GangPlacementPlugin(Plugin):
+    """Finds nodes for gangs that do not fit where the scheduler places their pods, one after the other.
+
+    It is enabled at PostFilter, and called for gangs there, not for pods. Only the first such plugin of a profile is
+    used.
+    """
+
+    inert_at: ClassVar[Collection[ExtensionPoint]] = (ExtensionPoint.POST_FILTER,)
+    events_to_register = ()
+
+    @abstractmethod
+    def place_gang(self, gang: Gang, pods: Sequence[PodInfo]) -> Sequence[tuple[PodInfo, str]] | Status:
+        """Nodes for enough of ``pods``, the members without a node, in an order in which they fit; or why not.
+
+        The scheduler places the pods on these nodes if all plugins agree; if not, this is called once more. A PENDING
+        status means that the answer is not known yet: the gang does not preempt, and the plugin activates the pods when
+        it is. With any other rejection its message is that of the gang, which may preempt. With a success the plugin
+        has no say.
+        """
 
 
 Scores = NDArray[np.int64]

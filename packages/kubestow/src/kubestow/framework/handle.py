@@ -118,6 +118,13 @@ class BackgroundWork(Protocol):
     async def shield(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that runs to its end even if the waiting task is cancelled, such as a write in progress."""
 
+    async def compute(self, computation: Callable[[], T]) -> T:
+        """The result of a long computation, which runs in a thread while the scheduler goes on.
+
+        It must depend only on what it was given, and on nothing that changes meanwhile, such as the cluster. Where no
+        scheduler runs it runs at once.
+        """
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work in the background; an exception is logged."""
 

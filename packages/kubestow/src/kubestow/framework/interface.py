@@ -159,11 +159,17 @@ class Plugin(ABC):
 
 
 class ReportingPlugin(Plugin):
-    """A plugin with a part of its own in the reports of simulations."""
+    """A plugin with a part of its own in the reports of simulations, and a page of its own on the dashboard."""
+
+    #: What the page on the dashboard is called.
+    report_title: ClassVar[str]
 
     @abstractmethod
-    def report(self) -> PluginReport:
-        """What the plugin has seen and decided, called at the end of a simulation."""
+    def report(self, *, from_now: bool = False) -> PluginReport:
+        """What the plugin has seen and decided, called at the end of a simulation and when the dashboard shows it.
+
+        With ``from_now``, as on the dashboard, times are relative to the present.
+        """
 
 
 class PreEnqueuePlugin(Plugin):

@@ -30,9 +30,10 @@ from kubestow.config.expansion import KnowsAbsentPlugins
 from kubestow.config.plugin_args import NODE_SAMPLING, NodeSamplingArgs
 from kubestow.errors import ConfigurationError, KubestowError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation_cache import EvaluationCache
+from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.gang import (
+    GangPlacementPlugin,
     GangPlugin,
     GangPreemptionPlugin,
     GangSource,
@@ -40,7 +41,6 @@ from kubestow.framework.gang import (
     PlacementScorePlugin,
     PodGroupPostFilterPlugin,
 )
-from kubestow.framework.gang_runtime import GangRuntime
 from kubestow.framework.interface import (
     BindPlugin,
     FilterPlugin,
@@ -58,9 +58,11 @@ from kubestow.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
-from kubestow.framework.plugin_caller import PluginObserver, ProfilePlugins
-from kubestow.framework.queueing_runtime import QueueingRuntime
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.runtime.binding_runtime import BindingRuntime
+from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
+from kubestow.framework.runtime.gang_runtime import GangRuntime
+from kubestow.framework.runtime.plugin_caller import PluginObserver, ProfilePlugins
+from kubestow.framework.runtime.queueing_runtime import QueueingRuntime
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.minors import Behaviour
 
@@ -142,6 +144,7 @@ class Profile:
     #: All plugins, each once.
     plugins: Sequence[Plugin]
     runtime: FrameworkRuntime
+    binding: BindingRuntime
     queueing: QueueingRuntime
     gangs: GangRuntime
     evaluations: EvaluationCache
@@ -182,6 +185,7 @@ def build_profile(
         isinstance(sampling, NodeSamplingArgs) and sampling.adaptive,
         tuple(instances.by_name.values()),
         runtime,
+        BindingRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls),
         QueueingRuntime(plugins, monotonic=monotonic, observer=observer),
         GangRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls),
         EvaluationCache(runtime, handle.cluster, reports_nodes_left_out=reports_nodes_left_out),
@@ -242,6 +246,9 @@ def _by_extension_point(instances: _Instances) -> ProfilePlugins:
             (plugin for plugin in instances.by_name.values() if isinstance(plugin, GangSource)),
             key=lambda plugin: not isinstance(plugin, GangPlugin),
             default=None,
+        ),
+        gang_placement=next(
+            (each for each in instances.by_name.values() if isinstance(each, GangPlacementPlugin)), None
         ),
         gang_preemption=_gang_preemption(instances, post_filters),
     )

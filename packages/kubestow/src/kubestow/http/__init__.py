@@ -1,5 +1,6 @@
-"""The HTTP servers of all programs: one listener, one set-up of TLS, one set of messages.
+"""HTTP for all programs: addresses, and for servers one listener, one set-up of TLS, one set of messages.
 
+    addresses         loopback addresses, and the proxy to a server by the environment
     messages          users, requests, responses, failures as Kubernetes Status objects, and handlers by path
     aiohttp_messages  requests from and responses to aiohttp
     listener          sockets and connections, and the limits on them

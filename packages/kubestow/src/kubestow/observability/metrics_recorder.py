@@ -13,7 +13,7 @@ from typing import Any
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.plugin_caller import PluginObserver
+from kubestow.framework.runtime.plugin_caller import PluginObserver
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.observability.instruments import CounterCell, HistogramCell
 from kubestow.observability.metrics import SchedulerMetrics

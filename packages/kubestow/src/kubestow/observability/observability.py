@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
-from kubestow.framework.plugin_caller import PluginObserver
+from kubestow.framework.runtime.plugin_caller import PluginObserver
 from kubestow.log_fields import V, fields
 from kubestow.observability.instruments import LabelAllowList, exposition
 from kubestow.observability.metrics import SchedulerMetrics

@@ -124,6 +124,61 @@ class BarChart:
 
 
 @dataclass(frozen=True, slots=True)
+class AreaRow:
+    """A row of :class:`AreaRows`: areas ``(series, values)``, each on top of those before it, and a line over them."""
+
+    label: str
+    areas: Sequence[tuple[int, Sequence[float]]]
+    line: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AreaRows:
+    """Rows over one axis of time, from 0 to 1 in height.
+
+    ``edges`` are times in seconds: values hold from one to the next, so there is one value less. An area has the colour
+    of its series, which ``series`` names by index; without a name it is not in the key. ``now`` is marked.
+    """
+
+    label: str
+    edges: Sequence[float]
+    rows: Sequence[AreaRow]
+    series: Sequence[str] = ()
+    now: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A bar of a Gantt chart: its row by index, from when to when (seconds), and the series by which it is coloured.
+
+    ``text`` explains it where there is a pointer. One that ``is_planned`` has not begun, and is drawn as an outline.
+    """
+
+    row: int
+    start: float
+    end: float
+    series: int
+    name: str
+    text: str
+    is_planned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Gantt:
+    """Rows with periods over an axis from a time to another one, in seconds.
+
+    ``series`` names the colours, without a name one is not in the key. ``now`` is marked.
+    """
+
+    label: str
+    rows: Sequence[str]
+    periods: Sequence[Period]
+    axis: tuple[float, float]
+    series: Sequence[str] = ()
+    now: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
     """Blocks below a heading."""
 
@@ -160,7 +215,7 @@ class Report:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-Block = Paragraph | Heading | Table | Cards | Items | Details | LineChart | BarChart
+Block = Paragraph | Heading | Table | Cards | Items | Details | LineChart | BarChart | AreaRows | Gantt
 """A part of a section."""
 
 

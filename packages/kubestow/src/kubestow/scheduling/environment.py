@@ -8,13 +8,15 @@ scheduling the same pods. An implementation of Leadership elects it (:mod:`kubes
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol, TypeVar
 
 from kubestow.scheduling.decision.node_selection import TieBreak
-from kubestow.scheduling.interfaces import Clock, ClusterAPI
+from kubestow.scheduling.interfaces import Clock, ClusterAPI, Computing
 from kubestow.scheduling.observer import Observer
 
 T = TypeVar("T")
@@ -63,13 +65,45 @@ class Concurrency:
 ASYNCIO = Concurrency()
 
 
+class ComputingAtOnce:
+    """Runs computations in the turn that asks for them, for environments in virtual time."""
+
+    async def run(self, computation: Callable[[], object]) -> None:
+        """Run a computation."""
+        computation()
+
+
+class ComputingInThreads:
+    """Runs each computation in a thread of its own, which does not keep the process from ending."""
+
+    async def run(self, computation: Callable[[], object]) -> None:
+        """Run a computation. If the waiting task is cancelled, it goes on, and nothing waits for it."""
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+
+        def end() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def compute() -> None:
+            try:
+                computation()
+            finally:
+                with contextlib.suppress(RuntimeError):  # the loop has been closed
+                    loop.call_soon_threadsafe(end)
+
+        threading.Thread(target=compute, name="computation", daemon=True).start()
+        await ended
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Everything outside the scheduler, injected: the cluster API, time, randomness, and an observer of its work.
 
     ``ties`` chooses among nodes of equal score; None means a random choice, as in kube-scheduler. ``stopwatch``, in
     seconds, measures durations that are only reported; None means the clock. The number of its readings depends on
-    caches, so it is not a part of a flight record. ``concurrency`` runs what takes longer than a scheduling cycle.
+    caches, so it is not a part of a flight record. ``concurrency`` runs what takes longer than a scheduling cycle,
+    ``computing`` what takes longer than a turn of the event loop may.
     """
 
     api: ClusterAPI
@@ -79,6 +113,7 @@ class Environment:
     ties: TieBreak | None = None
     stopwatch: Callable[[], float] | None = None
     concurrency: Concurrency = ASYNCIO
+    computing: Computing = field(default_factory=ComputingAtOnce)
 
     @property
     def duration_clock(self) -> Callable[[], float]:

@@ -1,4 +1,4 @@
-"""The interfaces between the scheduler and its environment: the cluster API and the clock.
+"""The interfaces between the scheduler and its environment: the cluster API, the clock, and long computations.
 
 The client of a real API server, the in-memory cluster of tests and offline simulation implement them. Objects arrive at
 a :class:`Subscriber`. Writes are small: bindings, status patches, deletions, events. Decoded objects hold only the
@@ -7,7 +7,7 @@ fields that scheduling reads, so no object is ever written back as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -169,3 +169,10 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Return after so many seconds of this clock."""
+
+
+class Computing(Protocol):
+    """Runs computations that are too long for the event loop. Each depends only on what it was given."""
+
+    async def run(self, computation: Callable[[], object]) -> None:
+        """Run a computation to its end. It raises nothing. A replay leaves it out; its caller then runs it."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.plugin_caller import PluginObserver
+from kubestow.framework.runtime.plugin_caller import PluginObserver
 from kubestow.framework.status import Code
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.queued_pod import QueuedPod

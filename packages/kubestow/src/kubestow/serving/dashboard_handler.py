@@ -8,6 +8,7 @@
     /dashboard/pods/<namespace>/<name>/counterfactuals  the changes that would make it fit
     /dashboard/groups/<id>/counterfactuals            the changes that would help pods that wait for the same reason
     /dashboard/nodes/<name>                           a node: its pods, and what is free
+    /dashboard/reports/<plugin>                       what a plugin reports, such as queues of jobs
 
 All of it is read-only. The page and its files contain no data of the cluster. Data is for the page itself, and for
 programs: another site could not read it, but could have a browser with a client certificate, or one that needs no
@@ -30,6 +31,7 @@ import msgspec
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
 from kubestow.dashboard.counterfactual_searches import SearchFailed
 from kubestow.dashboard.event_stream import TooManyViewers
+from kubestow.errors import PluginError
 from kubestow.http.messages import JSON, HTTPRequest, HTTPResponse, Result, StatusError
 from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
@@ -60,6 +62,8 @@ _OWN_REQUESTS = ("same-origin", "none", "")
 
 
 INDEX = "index.html"
+#: The style of charts, the same as in reports.
+CHARTS = "charts.css"
 
 #: The files of the page, and their content types. Nothing else is read, whatever a path says.
 _CONTENT_TYPES = {
@@ -75,6 +79,7 @@ _CONTENT_TYPES = {
             "pending.js",
             "pod.js",
             "queue.js",
+            "report.js",
             "store.js",
             "table.js",
             "try.js",
@@ -83,6 +88,7 @@ _CONTENT_TYPES = {
         ),
         "text/javascript; charset=utf-8",
     ),
+    CHARTS: "text/css; charset=utf-8",
     "vendor/uplot.css": "text/css; charset=utf-8",
     "vendor/LICENSES.txt": "text/plain; charset=utf-8",
 }
@@ -104,7 +110,8 @@ def page_file(name: str) -> PageFile | None:
     content_type = _CONTENT_TYPES.get(name)
     if content_type is None:
         return None
-    content = files("kubestow.dashboard").joinpath("assets", *name.split("/")).read_bytes()
+    package = "kubestow.reports" if name == CHARTS else "kubestow.dashboard"
+    content = files(package).joinpath("assets", *name.split("/")).read_bytes()
     return PageFile(content_type, content, gzip.compress(content, 9, mtime=0), f'"{sha256(content).hexdigest()[:16]}"')
 
 
@@ -172,6 +179,8 @@ class DashboardHandler:
                 return self._queue(request)
             case ["nodes", name]:
                 return _data(request, self._dashboard().node(name), f'node "{name}" is unknown')
+            case ["reports", name]:
+                return self._report(request, name)
             case ["pods", namespace, name]:
                 return _data(request, self._dashboard().pods.of(namespace, name), _unknown_pod(namespace, name))
             case ["pods", namespace, name, "counterfactuals"]:
@@ -192,6 +201,13 @@ class DashboardHandler:
         headers = _SECURITY_HEADERS | ({"Content-Encoding": "gzip"} if compressed else {})
         content_type = "text/event-stream; charset=utf-8"
         return HTTPResponse(200, b"", content_type, headers, stream=None if request.method == "HEAD" else stream)
+
+    def _report(self, request: HTTPRequest, name: str) -> HTTPResponse:
+        try:
+            found = self._dashboard().reports.report(name)
+        except PluginError as error:
+            raise StatusError(500, "InternalError", str(error)) from None
+        return _data(request, found, f'no plugin "{name}" reports')
 
     def _queue(self, request: HTTPRequest) -> HTTPResponse:
         place, group, text = (request.parameter(name) or "" for name in ("place", "group", "text"))

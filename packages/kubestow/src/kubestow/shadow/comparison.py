@@ -28,8 +28,9 @@ from kubestow.engine.explanation.evaluated_nodes import evaluate_nodes
 from kubestow.engine.explanation.node_tables import NodeComparison
 from kubestow.engine.pipeline.offline_scheduler import with_all_candidate_nodes
 from kubestow.engine.pipeline.static_handle import StaticHandle
-from kubestow.errors import KubestowError
-from kubestow.framework.evaluation import BestRows
+from kubestow.errors import KubestowError, PluginError
+from kubestow.framework.evaluation.evaluation import Evaluation
+from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import Code
 from kubestow.plugins.default_preemption.candidates import PreemptionCandidates
@@ -146,7 +147,7 @@ class DecisionComparer:
             profile = replace(with_all_candidate_nodes(profile), percentage_of_nodes_to_score=_ALL_NODES)
             self.profiles[name] = build_profile(profile, registry, handle)
         self._budgets = DisruptionBudgets(cluster.catalog(PodDisruptionBudget))
-        self._ties = _Preferring()
+        self._ties = FirstByName()
         self._pipeline = DecisionPipeline(cluster, self.profiles, self._ties)
 
     def compare(self, pod: PodInfo, observed: ObservedDecision, *, thoroughly: bool = False) -> Comparison:
@@ -154,11 +155,11 @@ class DecisionComparer:
 
         ``thoroughly`` compares the node with that of each sample around it, in the order of the nodes here.
         """
-        self._ties.prefer(observed.node)
+        if observed.node and (found := self._compare_node(pod, observed.node, thoroughly)) is not None:
+            return found
         decision = self._pipeline.decide_by_plugins(pod)
-        verdict = self._verdict(pod, decision, observed, thoroughly)
         node, text = _node_and_text(decision)
-        return Comparison(verdict, text, node)
+        return Comparison(self._verdict(pod, decision, observed), text, node)
 
     def side_by_side(self, pod: PodInfo, node: str) -> NodeComparison | None:
         """A node and the best one in the cluster as it is; None if there are no two such nodes."""
@@ -196,15 +197,34 @@ class DecisionComparer:
 
     # -- verdicts ----------------------------------------------------------------------------------------------------
 
-    def _verdict(self, pod: PodInfo, decision: Decision, observed: ObservedDecision, thoroughly: bool) -> Verdict:
+    def _compare_node(self, pod: PodInfo, node: str, thoroughly: bool) -> Comparison | None:
+        """Compare a node with the best ones, as the pipeline finds them; None if no node is found, or a plugin fails.
+
+        Only the totals of the feasible nodes are computed, which are what the verdict depends on.
+        """
+        nodes = self.cluster.nodes
+        if not len(nodes):
+            return None
+        evaluation = self.profiles[pod.spec.scheduler_name].evaluations.of(pod)
+        try:
+            feasibility = evaluation.find_feasible(pod)
+            if feasibility.error is not None or not feasibility.count:
+                return None
+            rows = Nodes(nodes, feasibility.rows).row_numbers
+            totals = np.zeros(1, np.int64) if len(rows) == 1 else evaluation.find_totals(pod, feasibility)
+            best = rows[totals == totals.max()]
+            row = nodes.rows.get(node, -1)
+            if row in best:
+                return Comparison(Verdict.SAME_NODE if len(best) == 1 else Verdict.EQUAL_NODE, node, node)
+            is_sampled = row >= 0 and self._is_best_of_a_sample(pod, evaluation, feasibility, totals, row, thoroughly)
+        except PluginError:
+            return None
+        chosen = nodes.names[self._ties.choose(self.cluster, best)]
+        return Comparison(Verdict.SAMPLED_NODE if is_sampled else Verdict.OTHER_NODE, chosen, chosen)
+
+    def _verdict(self, pod: PodInfo, decision: Decision, observed: ObservedDecision) -> Verdict:
         if observed.node:
-            if not isinstance(decision, Scheduled):
-                return Verdict.REJECTED if isinstance(decision, Unschedulable) else Verdict.OTHER_OUTCOME
-            if decision.node_name == observed.node:
-                return Verdict.EQUAL_NODE if self._ties.has_chosen else Verdict.SAME_NODE
-            if self._is_best_of_a_sample(pod, decision, observed.node, thoroughly):
-                return Verdict.SAMPLED_NODE
-            return Verdict.OTHER_NODE
+            return Verdict.REJECTED if isinstance(decision, Unschedulable) else Verdict.OTHER_OUTCOME
         if not isinstance(decision, Unschedulable):
             return Verdict.PLACED if isinstance(decision, Scheduled) else Verdict.OTHER_OUTCOME
         found = decision.post_filter.nominating_result
@@ -251,59 +271,46 @@ class DecisionComparer:
     def _importance(self, pods: Iterable[PodInfo]) -> Counter[tuple[Any, ...]]:
         return Counter((pod.priority, pod.status.start_time, self._budgets.covering(pod.shape)) for pod in pods)
 
-    def _is_best_of_a_sample(self, pod: PodInfo, decision: Scheduled, node: str, thoroughly: bool) -> bool:
+    def _is_best_of_a_sample(
+        self,
+        pod: PodInfo,
+        evaluation: Evaluation,
+        feasibility: Feasibility,
+        totals: NDArray[np.int64],
+        row: int,
+        thoroughly: bool,
+    ) -> bool:
         """Whether there is a sample of feasible nodes, as many as the profile scores, of which a node is the best.
 
-        The order in which the scheduler walks over its nodes, and where it begins, are not known here.
+        The order in which the scheduler walks over its nodes, and where it begins, are not known here. ``totals`` are
+        those of all feasible nodes.
         """
-        row = self.cluster.nodes.rows.get(node)
-        feasibility, evaluation = decision.feasibility, decision.evaluation
         candidates = feasibility.candidates
-        if row is None or not feasibility.passing[row] or feasibility.tried_nominated_node_only or candidates is None:
+        if not feasibility.passing[row] or feasibility.tried_nominated_node_only or candidates is None:
             return False
         percentage = self._percentages[pod.spec.scheduler_name]
         size = feasible_nodes_to_find(int(np.count_nonzero(candidates)), percentage)
         if feasibility.count <= size:
             return False
         rows = Nodes(self.cluster.nodes, feasibility.rows).row_numbers
-        totals = evaluation.compute_totals(pod, rows)
         if not evaluation.totals_depend_on_rows:
             return bool(np.count_nonzero(totals <= totals[rows.searchsorted(row)]) >= size)
+
+        def is_best_of(sample: NDArray[np.intp]) -> bool:
+            some = np.sort(sample)
+            of_sample = evaluation.compute_totals(pod, some)
+            return bool(of_sample[some == row][0] == of_sample.max())
+
         worst = rows[np.argpartition(totals, size - 1)[:size]]  # the last of these is no worse than the others
         worst = worst[worst != row]
-        if self._is_best(pod, decision, np.append(worst[: size - 1], row), row):
+        if is_best_of(np.append(worst[: size - 1], row)):
             return True
         if not thoroughly:
             return False
         order = self.cluster.nodes.zone_order()
         order = order[np.isin(order, rows)]
         order = np.roll(order, -int(np.flatnonzero(order == row)[0]))
-        samples = (np.roll(order, shift)[:size] for shift in range(size))
-        return any(self._is_best(pod, decision, sample, row) for sample in samples)
-
-    def _is_best(self, pod: PodInfo, decision: Scheduled, sample: NDArray[np.intp], row: int) -> bool:
-        rows = np.sort(sample)
-        totals = decision.evaluation.compute_totals(pod, rows)
-        return bool(totals[rows == row][0] == totals.max())
-
-
-class _Preferring:
-    """Chooses one node if it is among the best ones, else the first by name; ``has_chosen`` says whether it had to."""
-
-    def __init__(self) -> None:
-        self._node, self.has_chosen = "", False
-
-    def prefer(self, node: str) -> None:
-        """Choose this node from now on."""
-        self._node, self.has_chosen = node, False
-
-    def choose(self, cluster: Cluster, rows: BestRows) -> int:
-        """The preferred row."""
-        self.has_chosen = True
-        preferred = cluster.nodes.rows.get(self._node, -1)
-        if preferred in rows:
-            return preferred
-        return FirstByName().choose(cluster, rows)
+        return any(is_best_of(np.roll(order, shift)[:size]) for shift in range(size))
 
 
 def _node_and_text(decision: Decision) -> tuple[str, str]:

@@ -1,8 +1,10 @@
-"""The cluster now and a moment ago: a cache, the recent changes, and the states between which a scheduler decides.
+"""The cluster a moment ago, and the changes before and after: the states between which a scheduler decides.
 
-What a watch delivers is applied to one cluster cache. The recent changes are kept, each with the object before and
-after it, so the cache can be put into an earlier state and back: only objects that differ are applied. Memory is
-bounded by the number of changes, whose objects are mostly shared with the cache.
+What a watch delivers is applied to one cluster cache, but later: until then it is ahead of the cache. So a decision can
+be looked at in the state that preceded it when all that happened around it is known, and nothing has to be undone. The
+recent changes are kept, each with the object before and after it, so the cache can be put into an earlier or a later
+state and back: only objects that differ are applied. Memory is bounded by the number of changes, whose objects are
+mostly shared with the cache.
 
 A scheduler that decides about a pod does not see the state that this watch has delivered by then. Its watches are other
 ones, each with a delay of its own, and what it has written itself it knows before any watch: pods that it has decided
@@ -13,10 +15,13 @@ the scheduler's own bindings and nominations that it may have decided on before.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from msgspec import structs
@@ -104,15 +109,20 @@ class Moment:
             return False
         if change.is_own:
             return change.number in self.own
-        for plural, number in self.upto:
-            if plural == change.resource.plural:
-                return change.number < number
-        return change.number < self.number
+        return change.number < self.reached(change.resource.plural)
+
+    def reached(self, plural: str) -> int:
+        """The changes of a resource with numbers below this one have happened, the scheduler's own apart."""
+        for of_resource, number in self.upto:
+            if of_resource == plural:
+                return number
+        return self.number
 
 
 class StateHistory:
-    """A cache, and the changes that led to its state.
+    """A cache that follows a watch at a distance, and the changes around its state.
 
+    A change that has been received is ``ahead`` of the cache until :meth:`advance` applies it, in the order of arrival.
     ``scheduler_names`` are those of the scheduler whose bindings and nominations are its own changes.
     """
 
@@ -122,36 +132,50 @@ class StateHistory:
         self._changes: deque[Change] = deque(maxlen=most)
         #: The number of the change that created each object, of those that were created last.
         self._created: dict[ObjectID, int] = {}
-        #: The number of the next change.
-        self.next_number = 0
+        self._next_number = 0
+        #: The changes that have not been applied yet, and the last of each object.
+        self.ahead: deque[Change] = deque()
+        self._last_ahead: dict[ObjectID, Change] = {}
 
     # -- what the watch delivers -------------------------------------------------------------------------------------
 
-    def replace(self, resource: Resource, objects: Sequence[Any], time: float) -> list[Change]:
-        """Apply a complete list; the changes since the last one, if there was one."""
+    def receive_list(self, resource: Resource, objects: Sequence[Any], time: float) -> list[Change]:
+        """What a complete list changes. The first lists are applied at once and are no changes."""
         if not self.cache.synced:
             self.cache.replace(resource, objects)
             return []
-        listed = {(obj.metadata.namespace, obj.metadata.name) for obj in objects}
-        gone = [key for key in self.cache.keys(resource) if key not in listed]
-        found = [self._change(resource, key, None, time) for key in gone]
-        found += [self._change(resource, (obj.metadata.namespace, obj.metadata.name), obj, time) for obj in objects]
-        self.cache.replace(resource, objects)
-        return self._keep(found)
+        listed = {(obj.metadata.namespace, obj.metadata.name): obj for obj in objects}
+        self.cache.drop_unreadable(resource, listed)
+        known = dict.fromkeys(self.cache.keys(resource))
+        known |= {each.key: None for each in self._last_ahead.values() if each.resource == resource}
+        found = [self._change(resource, key, None, time) for key in known if key not in listed]
+        found += [self._change(resource, key, obj, time) for key, obj in listed.items()]
+        changes = [change for change in found if change is not None]
+        for change in changes:
+            self._keep(change)
+        return changes
 
-    def expect(self, resource: Resource, event_type: str, obj: Any, time: float) -> Change | None:
-        """What a watch event will change, None for a repeated one. It has to be applied next."""
+    def receive(self, resource: Resource, event_type: str, obj: Any, time: float) -> Change | None:
+        """What a watch event changes; None if it repeats what is known."""
         key = (obj.metadata.namespace, obj.metadata.name)
         version = obj.metadata.resource_version
-        return self._change(resource, key, None if event_type == "DELETED" else obj, time, version)
+        change = self._change(resource, key, None if event_type == "DELETED" else obj, time, version)
+        if change is not None:
+            self._keep(change)
+        elif event_type == "DELETED":
+            self.cache.apply(resource, event_type, obj)  # it may have been unreadable
+        return change
 
-    def apply(self, resource: Resource, event_type: str, obj: Any, change: Change | None) -> None:
-        """Apply a watch event, with what was expected of it."""
-        self.cache.apply(resource, event_type, obj)
-        self._keep([change])
+    def advance(self) -> None:
+        """Apply the first change that is ahead."""
+        change = self.ahead.popleft()
+        if self._last_ahead[change.object_id] is change:
+            del self._last_ahead[change.object_id]
+        self.cache.restore(change.resource, change.key, change.new)
 
     def _change(self, resource: Resource, key: Key, new: Any, time: float, version: str = "") -> Change | None:
-        old = self.cache.observed(resource, key)
+        last = self._last_ahead.get((resource.prefix, resource.plural, key))
+        old = self.cache.observed(resource, key) if last is None else last.new
         if resource == PODS and new is not None and is_terminal(new.status.phase):
             new = None
         if resource == PODS and old is not None and new is not None and old.metadata.uid != new.metadata.uid:
@@ -160,8 +184,8 @@ class StateHistory:
             return None
         if old is not None and new is not None and _alike(old, new):
             return None
-        number = self.next_number
-        self.next_number += 1
+        number = self._next_number
+        self._next_number += 1
         is_own = self._is_own(resource, old, new)
         return Change(number, time, resource, key, old, new, is_own, int(version) if version.isdecimal() else 0)
 
@@ -173,27 +197,29 @@ class StateHistory:
         nominated = new.status.nominated_node_name
         return bool(new.spec.node_name or (nominated and nominated != old.status.nominated_node_name))
 
-    def _keep(self, changes: Iterable[Change | None]) -> list[Change]:
-        """Keep the changes that a decision may depend on; all of them are returned."""
-        found = [change for change in changes if change is not None]
-        for change in found:
-            if change.old is None:
-                self._created.pop(change.object_id, None)
-                self._created[change.object_id] = change.number
-                if len(self._created) > MOST_CHANGES:
-                    del self._created[next(iter(self._created))]
-        self._changes.extend(change for change in found if _matters(change))
-        return found
+    def _keep(self, change: Change) -> None:
+        """Keep a change if a decision may depend on it; before everything has been listed, it is applied at once."""
+        if change.old is None:
+            self._created.pop(change.object_id, None)
+            self._created[change.object_id] = change.number
+            if len(self._created) > MOST_CHANGES:
+                del self._created[next(iter(self._created))]
+        if _matters(change):
+            self._changes.append(change)
+        self.ahead.append(change)
+        self._last_ahead[change.object_id] = change
+        if not self.cache.synced:
+            self.advance()
 
     def reaches(self, number: int) -> bool:
         """Whether all kept changes from a number on are still there."""
         is_full = len(self._changes) == self._changes.maxlen
         return not is_full or self._changes[0].number <= number
 
-    # -- earlier states ----------------------------------------------------------------------------------------------
+    # -- other states ------------------------------------------------------------------------------------------------
 
     def since(self, time: float) -> list[Change]:
-        """The kept changes since a time, the oldest first."""
+        """The kept changes since a time, the oldest first; those that are ahead are among them."""
         found = []
         for change in reversed(self._changes):
             if change.time < time:
@@ -207,48 +233,88 @@ class StateHistory:
         return self._created
 
     @contextmanager
-    def travelling(self, changes: Collection[Change]) -> Iterator[Callable[[Moment], None]]:
-        """Yields what puts the cache into its state at a moment; when the block ends, the cache is as it is now.
+    def travelling(self, changes: Sequence[Change]) -> Iterator[Callable[[Moment], None]]:
+        """Yields what puts the cache into its state at a moment; when the block ends, the cache is as it was before.
 
-        ``changes`` are those that may not have happened. A step applies the objects that differ from those of the last.
+        ``changes`` are those, in order, that may have happened or not. Only objects that differ are applied.
         """
-        objects = _by_object(changes)
-        positions = {change.number: position for position, found in enumerate(objects) for change in found}
-        by_others = {positions[change.number] for change in changes if not change.is_own}
-        now = {found[0].object_id: self.cache.observed(found[0].resource, found[0].key) for found in objects}
-        shown, displaced = dict(now), dict[ObjectID, Resource]()
-        last: Moment | None = None
-
-        def go_to(moment: Moment) -> None:
-            nonlocal last
-            changed: Iterable[int] = range(len(objects))
-            if last is not None and (last.effects, last.assumed) == (moment.effects, moment.assumed):
-                changed = {positions[number] for number in last.own ^ moment.own if number in positions}
-                if (last.number, last.upto) != (moment.number, moment.upto):
-                    changed |= by_others
-            last = moment
-            for found in map(objects.__getitem__, changed):
-                object_id, resource = found[0].object_id, found[0].resource
-                obj, current = _state(found, moment), shown[object_id]
-                if obj is current or (obj is not None and current is not None and _alike(obj, current)):
-                    continue
-                displaced[object_id], shown[object_id] = resource, obj
-                self.cache.restore(resource, found[0].key, obj)
-
+        reached = self.ahead[0].number if self.ahead else self._next_number
+        journey = _Journey(self.cache, changes, reached)
         try:
-            yield go_to
+            yield journey.go_to
         finally:
-            for object_id, resource in displaced.items():
-                if shown[object_id] is not now[object_id]:
-                    self.cache.restore(resource, object_id[2], now[object_id])
+            journey.end()
 
 
-def _by_object(changes: Iterable[Change]) -> list[list[Change]]:
-    """The changes of each object."""
-    found: dict[ObjectID, list[Change]] = {}
-    for change in changes:
-        found.setdefault(change.object_id, []).append(change)
-    return list(found.values())
+class _Journey:
+    """Puts a cache, in which the changes below a number have happened (``reached``), into states at moments."""
+
+    def __init__(self, cache: WatchCache, changes: Sequence[Change], reached: int) -> None:
+        self._cache, self._changes = cache, changes
+        self._moment = Moment(
+            reached, frozenset(change.number for change in changes if change.is_own and change.number < reached)
+        )
+        #: Each object that has been put into another state: as it was before, and as it is now.
+        self._before: dict[ObjectID, tuple[Resource, Any]] = {}
+        self._now: dict[ObjectID, Any] = {}
+
+    @cached_property
+    def _by_number(self) -> dict[int, Change]:
+        return {change.number: change for change in self._changes}
+
+    @cached_property
+    def _by_object(self) -> dict[ObjectID, list[Change]]:
+        found: dict[ObjectID, list[Change]] = {}
+        for change in self._changes:
+            found.setdefault(change.object_id, []).append(change)
+        return found
+
+    @cached_property
+    def _by_others(self) -> dict[str, list[Change]]:
+        """Changes that are not the scheduler's own, by kind, in order."""
+        found: dict[str, list[Change]] = {}
+        for change in self._changes:
+            if not change.is_own:
+                found.setdefault(change.resource.plural, []).append(change)
+        return found
+
+    def go_to(self, moment: Moment) -> None:
+        """Apply the objects whose states differ from those at the last moment."""
+        for object_id in self._between(self._moment, moment):
+            changes = self._by_object.get(object_id)
+            if changes is None:
+                continue
+            resource, key = changes[0].resource, changes[0].key
+            current = self._now[object_id] if object_id in self._now else self._cache.observed(resource, key)
+            obj = _state(changes, moment)
+            if obj is current or (obj is not None and current is not None and _alike(obj, current)):
+                continue
+            self._before.setdefault(object_id, (resource, current))
+            self._now[object_id] = obj
+            self._cache.restore(resource, key, obj)
+        self._moment = moment
+
+    def end(self) -> None:
+        """Put everything into the state before."""
+        for object_id, (resource, obj) in self._before.items():
+            if self._now[object_id] is not obj:
+                self._cache.restore(resource, object_id[2], obj)
+
+    def _between(self, one: Moment, other: Moment) -> Iterable[ObjectID]:
+        """The objects of which any change has happened at only one of two moments."""
+        numbers = (one.own ^ other.own) | (one.effects ^ other.effects)
+        found = {self._by_number[number].object_id for number in numbers if number in self._by_number}
+        if one.assumed != other.assumed:
+            found.update(object_id for object_id, _ in (*one.assumed, *other.assumed))
+        if (one.number, one.upto) != (other.number, other.upto):
+            for plural, changes in self._by_others.items():
+                first, last = sorted((one.reached(plural), other.reached(plural)))
+                begin, end = (bisect_left(changes, number, key=_number) for number in (first, last))
+                found.update(change.object_id for change in changes[begin:end])
+        return found
+
+
+_number = attrgetter("number")
 
 
 def _state(changes: Sequence[Change], moment: Moment) -> Any:

@@ -59,7 +59,9 @@ class Preemptions:
         self._most = most
 
     def add_eviction(self, change: Change) -> None:
-        """Note a change of a pod if it shows that the pod was chosen as a victim."""
+        """Note a change if it shows that a pod was chosen as a victim."""
+        if change.resource != PODS or change.old is None or change.new is None:
+            return
         if _is_evicted(change.new) and not _is_evicted(change.old):
             self._evictions.append(change)
 

@@ -1,18 +1,21 @@
 """The shadow of a scheduler: it watches what that scheduler decides, and decides about each pod again.
 
 A pod that gets its node, a new message in the PodScheduled condition, and a nomination together with the pods that are
-evicted for it are decisions. Each is compared at once with the decision from the state that the watch has delivered. If
-they differ, or if evictions belong to it, it is looked at again a little later, when the watch has delivered what the
-scheduler may have known before: then it is decided from each state in which that scheduler may have been
-(:mod:`.moments`), and only if one of them yields the same result, the difference is *explained by a race*.
+evicted for it are decisions. The cache follows the watch at a distance, so that when a change that shows a decision is
+the next to be applied, the cache is in the state that the watch had delivered before it, and all that the scheduler may
+have known before has been delivered too. The decision is compared with the one from that state. If they differ, or if
+evictions belong to it, it is decided from each state in which that scheduler may have been (:mod:`.moments`), and only
+if one of them yields the same result, the difference is *explained by a race*.
 """
 
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from kubestow import config
@@ -35,17 +38,21 @@ from kubestow.shadow.moments import MOST_MOMENTS, Moments
 from kubestow.shadow.preemptions import PREEMPTED_EVENTS, Preemptions
 
 SETTLING_SECONDS = 1.0
-"""So long after a decision, what the scheduler may have known before it has been delivered here."""
+"""So far the cache is behind the watch: what the scheduler may have known before a decision has been delivered then."""
 EVICTION_SECONDS = 10.0
 """So long after a nomination, its victims have been evicted; the last one is when the others are."""
+MOST_AHEAD = 4096
+"""With more changes than these to look at, decisions that differ are not looked at again."""
 RACE_SECONDS = 5.0
 """A decision is based on a state that is not older than this."""
 
 #: Decisions are looked at for so long at a time, in seconds, before watch events are handled again.
 _BUSY_SECONDS = 0.1
 _BEHIND = "too much has happened before it could be looked at again"
-#: At most so many decisions wait for being looked at again; with more than a few, fewer states are tried for each.
-_MOST_OPEN, _FEW_OPEN = 2000, 50
+#: For each so many changes that could have been applied already, half as many states are tried for a decision.
+_HALVING = 512
+#: So many evictions, nominations and events of preemption are remembered.
+_MOST_PREEMPTIONS = 2000
 #: Steps towards a moment at which no node is better than the chosen one.
 _STEPS = 6
 #: Moments that are tried before it is supposed that deleted pods were assumed on nodes.
@@ -109,12 +116,9 @@ class ShadowCounts:
         return 100.0 * (self.compared - self.differing) / self.compared if self.compared else 100.0
 
 
-_Compare = Callable[[Change, PodInfo, ObservedDecision], Comparison]
-
-
 @dataclass(slots=True)
 class _Open:
-    """A decision that is to be looked at again: with the result of the first look if there was one, and the search."""
+    """A decision that is being looked at: with the result of the first look, if there was one, and the search."""
 
     change: Change
     observed: ObservedDecision
@@ -156,10 +160,11 @@ class Shadow:
         additional = [resource for resource in watched(kinds, gates) if resource not in WATCHED]
         self.cache.expect(additional)
         self.resources = (*self.cache.watched[:-1], *additional, PREEMPTED_EVENTS, *self.cache.watched[-1:])
-        self._open: deque[_Open] = deque()
+        #: The decision that the first change ahead shows, once it has been looked at and differs.
+        self._current: _Open | None = None
         #: Nominations that differ, at least as long as not all victims have been evicted.
         self._evicting: deque[_Open] = deque()
-        self._preemptions = Preemptions(_MOST_OPEN)
+        self._preemptions = Preemptions(_MOST_PREEMPTIONS)
 
     # -- the subscriber's interface ------------------------------------------------------------------------------------
 
@@ -168,59 +173,34 @@ class Shadow:
             for event in objects:
                 self._preemptions.add_event(event)
             return
-        for change in self._history.replace(resource, objects, self._monotonic()):
-            self._see(change, self._compare_earlier)
+        for change in self._history.receive_list(resource, objects, self._monotonic()):
+            self._receive(change)
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         if resource == PREEMPTED_EVENTS:
             self._preemptions.add_event(obj)
-            return
-        change = self._history.expect(resource, event_type, obj, self._monotonic())
-        if change is not None:  # what it decides is compared before, so that nothing has to be undone for it
-            self._see(change, self._compare_now)
-        self._history.apply(resource, event_type, obj, change)
+        elif (change := self._history.receive(resource, event_type, obj, self._monotonic())) is not None:
+            self._receive(change)
 
     def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
         if resource != PREEMPTED_EVENTS:
             self.cache.unreadable(resource, metadata, problem)
 
+    def _receive(self, change: Change) -> None:
+        """Note what a change tells about preemption, and settle the oldest one if there are too many."""
+        self._preemptions.add_eviction(change)
+        if (observed := self._decision(change)) is not None and observed.nominated:
+            self._preemptions.add_nomination(change)
+        while len(self._history.ahead) > MOST_AHEAD:
+            self._settle(self._history.ahead[0], None)
+
     # -- decisions -----------------------------------------------------------------------------------------------------
 
-    def _see(self, change: Change, compare: _Compare) -> None:
-        """Compare the decision that a change shows, or note it down; none before everything has been listed."""
-        if not self.cache.synced or change.resource != PODS or change.old is None or change.new is None:
-            return
-        self._preemptions.add_eviction(change)
-        observed = self._decision(change)
-        if observed is None:
-            return
-        try:
-            self._note(change, observed, compare)
-        except KubestowError as error:  # an object that cannot be read as a whole
-            self._leave_out(change, observed, str(error))
-        if len(self._open) > _MOST_OPEN:
-            self._give_up(self._open.popleft())
-
-    def _note(self, change: Change, observed: ObservedDecision, compare: _Compare) -> None:
-        """Compare a decision at once, or leave it for later. Raises KubestowError for a pod that cannot be read."""
-        pod = self.cache.known(change.old.metadata.uid)
-        if pod is None or pod.pod is not change.old:  # the change has been applied
-            pod = self.cache.cluster.shapes.info(change.old)
-        if reason := self._incomparable(pod, observed):
-            self._leave_out(change, observed, reason)
-            return
-        later = observed.nominated or pod.spec.volumes or pod.spec.resource_claims
-        found = None if later else compare(change, pod, observed)
-        if found is not None and found.verdict.agrees:
-            self._report(change, observed, found)
-            return
-        if observed.nominated:
-            self._preemptions.add_nomination(change)
-        self._open.append(_Open(change, observed, found))
-
     def _decision(self, change: Change) -> ObservedDecision | None:
-        """What the scheduler has decided with a change of a pod, if it has."""
+        """What the scheduler has decided with a change, if it has."""
         old, new = change.old, change.new
+        if change.resource != PODS or old is None or new is None:
+            return None
         if old.spec.node_name or old.spec.scheduler_name not in self._names:
             return None
         if new.spec.node_name:
@@ -251,18 +231,8 @@ class Shadow:
             return "its group is placed in one topology domain, which is chosen for all of its pods"
         return ""
 
-    def _compare_now(self, _: Change, pod: PodInfo, observed: ObservedDecision) -> Comparison:
-        """Compare with the decision from the state of now, in which the change has not been applied yet."""
-        return self._comparer.compare(pod, observed)
-
-    def _compare_earlier(self, change: Change, pod: PodInfo, observed: ObservedDecision) -> Comparison:
-        """Compare with the decision from the state of now without the change, which has been applied."""
-        with self._history.travelling([change]) as go_to:
-            go_to(Moment(change.number, frozenset(), (), frozenset({change.number})))
-            return self._comparer.compare(pod, observed)
-
     def judge(self, *, everything: bool = False) -> bool:
-        """Look again at the decisions that are old enough, or at all that are left.
+        """Look at the decisions that are old enough, or at all that are left, and follow the watch.
 
         Ends early while watch events may be waiting; returns whether there is more to do.
         """
@@ -271,35 +241,77 @@ class Shadow:
         def is_over() -> bool:
             return not everything and self._monotonic() - began > _BUSY_SECONDS
 
-        for waiting, seconds in ((self._evicting, EVICTION_SECONDS), (self._open, SETTLING_SECONDS)):
-            at_once = everything and waiting is self._open
-            while waiting and (at_once or waiting[0].change.time <= began - seconds):
-                opened = waiting.popleft()
-                try:
-                    self._judge(opened, is_last=waiting is self._evicting, is_over=is_over)
-                except KubestowError as error:  # an object that cannot be read as a whole
-                    self._leave_out(opened.change, opened.observed, str(error))
-                    opened.search = None
-                if opened.search is not None:  # goes on after the events that have arrived meanwhile
-                    waiting.appendleft(opened)
-                if is_over():
-                    return True
+        while self._evicting and self._evicting[0].change.time <= began - EVICTION_SECONDS:
+            if not self._look_again(self._evicting[0], is_over):
+                return True
+            self._evicting.popleft()
+        ahead = self._history.ahead
+        while ahead and (everything or ahead[0].time <= began - SETTLING_SECONDS):
+            if not self._settle(ahead[0], is_over) or is_over():
+                return True
         while everything and self._evicting:
             opened = self._evicting.popleft()
             self._leave_out(opened.change, opened.observed, "the watch has ended before all victims were evicted")
         return False
 
-    def _judge(self, opened: _Open, *, is_last: bool, is_over: Callable[[], bool]) -> None:
+    def _settle(self, change: Change, is_over: Callable[[], bool] | None) -> bool:
+        """Compare the decision that the first change ahead shows, if it shows one, and apply the change.
+
+        Returns whether this could be done before it is over; without ``is_over`` there is no time for a search.
+        """
+        if self._current is None and (observed := self._decision(change)) is not None:
+            try:
+                self._current = self._look(change, observed)
+            except KubestowError as error:  # an object that cannot be read as a whole
+                self._leave_out(change, observed, str(error))
+        if self._current is not None:
+            if is_over is None:
+                self._give_up(self._current)
+            elif not self._look_again(self._current, is_over):
+                return False
+            self._current = None
+        self._history.advance()
+        return True
+
+    def _look(self, change: Change, observed: ObservedDecision) -> _Open | None:
+        """Compare with the decision from the state that was delivered before the change; None if that is all.
+
+        Raises KubestowError for a pod that cannot be read.
+        """
+        pod = self.cache.known(change.old.metadata.uid)
+        if pod is None or pod.pod is not change.old:
+            pod = self.cache.cluster.shapes.info(change.old)
+        if reason := self._incomparable(pod, observed):
+            self._leave_out(change, observed, reason)
+            return None
+        if observed.nominated or self._preparations(change):
+            return _Open(change, observed, None)
+        found = self._comparer.compare(pod, observed)
+        if not found.verdict.agrees:
+            return _Open(change, observed, found)
+        self._report(change, observed, found)
+        return None
+
+    def _look_again(self, opened: _Open, is_over: Callable[[], bool]) -> bool:
+        """Search for a state from which a decision agrees; whether that could be done before it is over."""
+        try:
+            self._judge(opened, is_over)
+        except KubestowError as error:  # an object that cannot be read as a whole
+            self._leave_out(opened.change, opened.observed, str(error))
+            opened.search = None
+        return opened.search is None
+
+    def _judge(self, opened: _Open, is_over: Callable[[], bool]) -> None:
         """Compare with the decisions from all states in which the scheduler may have been, until it is over.
 
-        For a nomination these are only the most likely ones, as long as it is looked at again later (``is_last``).
+        For a nomination these are at first only the most likely ones, because it is looked at again.
         """
         change = opened.change
         if not self._history.reaches(change.number):
             self._give_up(opened)
             opened.search = None
             return
-        is_last = is_last or not opened.observed.nominated
+        is_last = not opened.observed.nominated or opened is not self._current
         changes = self._history.since(change.time - RACE_SECONDS)
         if change not in changes:  # one that other decisions do not depend on, such as a condition
             changes = sorted((*changes, change), key=lambda other: other.number)
@@ -312,7 +324,7 @@ class Shadow:
         if found is not None:
             self._report(change, observed, found, race=search.race, moments=search.tried)
         elif not is_last:
-            self._evicting.append(opened)
+            self._evicting.append(_Open(change, opened.observed, None))
         elif observed.nominated and not observed.victims:
             self._leave_out(change, observed, "its victims were evicted before the watch has shown them on the node")
         else:
@@ -325,19 +337,25 @@ class Shadow:
         if observed.nominated:
             observed = self._preemptions.with_victims(change, observed, changes, change.time - RACE_SECONDS)
             effects = list(self._preemptions.effects(observed, changes))
-        prepared = self._preparations(change, changes)
+        prepared = self._preparations(change)
         sets = dict.fromkeys(each | part for each in effects for part in (prepared, frozenset[int]()))
-        most = MOST_MOMENTS * _FEW_OPEN // max(_FEW_OPEN, len(self._open)) if is_last else 0
+        most = MOST_MOMENTS >> self._overdue() // _HALVING if is_last else 0
         return _Search(self._comparer, self._history, change, observed, changes, list(sets), most)
 
-    def _preparations(self, change: Change, changes: Sequence[Change]) -> frozenset[int]:
+    def _overdue(self) -> int:
+        """How many changes ahead could have been applied by now."""
+        return bisect_right(self._history.ahead, self._monotonic() - SETTLING_SECONDS, key=attrgetter("time"))
+
+    def _preparations(self, change: Change) -> frozenset[int]:
         """The numbers of the changes of the pod's volumes and claims while it was pending: PreBind makes them."""
+        if not change.old.spec.volumes and not change.old.spec.resource_claims:
+            return frozenset()
         info = self.cache.cluster.shapes.info(change.old)
         claims = info.shape.family.claims
         names = {*claims.names, *(f"{info.name}-{name}" for name in claims.ephemeral)}
         names |= {status.resource_claim_name or "" for status in info.status.resource_claim_statuses}
         found = set()
-        for each in changes:
+        for each in self._history.since(change.time - RACE_SECONDS):
             if (
                 each.number > change.number
                 or each.old is None

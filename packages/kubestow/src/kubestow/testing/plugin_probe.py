@@ -22,11 +22,11 @@ from kubestow.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from kubestow.framework.plugin_caller import ProfilePlugins
 from kubestow.framework.profile import Profile
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
+from kubestow.framework.runtime.plugin_caller import ProfilePlugins
+from kubestow.framework.runtime.validation import in_range
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.framework.validation import in_range
 
 T = TypeVar("T")
 

@@ -23,8 +23,9 @@ from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.rules.minors import DEFAULT_MINOR, Minor
-from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.environment import ComputingAtOnce, Environment
 from kubestow.scheduling.extenders.stages import Extender
+from kubestow.scheduling.interfaces import Computing
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.memory_cluster import MemoryCluster
@@ -62,13 +63,15 @@ async def running_scheduler(
     minor: Minor = DEFAULT_MINOR,
     pod_group_apis: Iterable[PodGroupAPI] = (),
     observer: Observer | None = None,
+    computing: Computing | None = None,
     **configured: Any,
 ) -> AsyncIterator[SchedulerHarness]:
     """Run a scheduler on a cluster with these objects, until the context ends.
 
     ``plugins`` are registered in addition to the in-tree ones, ``gates`` are feature gate overrides in the emulated
     ``minor`` version, ``pod_group_apis`` those of other projects whose pod groups count, and ``configured`` are fields
-    of a KubeSchedulerConfiguration with their API names. Raises ConfigurationError.
+    of a KubeSchedulerConfiguration with their API names. ``computing`` runs long computations of plugins; by default
+    they take no time. Raises ConfigurationError.
     """
     feature_gates = config.FeatureGates(gates, minor=minor)
     cluster = cluster or MemoryCluster()
@@ -79,7 +82,13 @@ async def running_scheduler(
     scheduler = Scheduler(
         config.load(document, subject="test", gates=feature_gates, implements=implements(registry)),
         registry=registry,
-        environment=Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1), observer or Observer()),
+        environment=Environment(
+            cluster,
+            VirtualClock(asyncio.get_running_loop()),
+            Random(1),
+            observer or Observer(),
+            computing=computing or ComputingAtOnce(),
+        ),
         pod_group_apis=pod_group_apis,
         extenders=extenders,
         gates=feature_gates,
@@ -106,6 +115,7 @@ def in_virtual_time(
     minor: Minor = DEFAULT_MINOR,
     pod_group_apis: Iterable[PodGroupAPI] = (),
     observer: Observer | None = None,
+    computing: Computing | None = None,
     **configured: Any,
 ) -> None:
     """Run a scenario with a running scheduler (see :func:`running_scheduler`) in virtual time."""
@@ -120,6 +130,7 @@ def in_virtual_time(
             minor=minor,
             pod_group_apis=pod_group_apis,
             observer=observer,
+            computing=computing,
             **configured,
         ) as harness:
             await scenario(harness)

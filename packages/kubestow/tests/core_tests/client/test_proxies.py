@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow.client.rest.connection_pool import proxy_from_environment
+from kubestow.http.addresses import proxy_from_environment
 
 PROXY = {"HTTPS_PROXY": "http://proxy:3128"}
 

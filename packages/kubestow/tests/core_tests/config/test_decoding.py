@@ -21,9 +21,15 @@ def test_all_type_errors_are_reported_at_once() -> None:
     ]
 
 
+@pytest.mark.parametrize("limit", [-(2**31), 2**31 - 1])
+def test_the_largest_and_the_least_integer_have_the_right_type(limit: int) -> None:
+    assert not [error for error in field_errors(v1(parallelism=limit)) if "expected an integer" in error]
+
+
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
+        ({"parallelism": -(2**31) - 1}, "parallelism: expected an integer (int32), got number -2147483649"),
         ({"parallelism": 2**31}, "parallelism: expected an integer (int32), got number 2147483648"),
         ({"parallelism": 1.0}, "parallelism: expected an integer (int32), got number 1.0"),
         (

@@ -117,6 +117,15 @@ def test_a_missing_type_hides_no_mistake_in_the_fields() -> None:
     ]
 
 
+def test_a_version_that_has_to_be_converted_is_one_error() -> None:
+    legacy = {**v1(parallelism=0), "apiVersion": "kubescheduler.config.k8s.io/v1beta3"}
+    assert len(config.diagnose(legacy)) == 1
+
+
+def test_a_config_map_without_a_configuration_is_an_error_at_its_data() -> None:
+    assert diagnosed("kind: ConfigMap\ndata:\n  a: x\n  b: y\n") == ["2:1 data"]
+
+
 def test_an_object_of_another_kind_is_one_error() -> None:
     assert len(config.diagnose("apiVersion: v1\nkind: Pod\nspec: {}\n")) == 1
 

@@ -97,6 +97,18 @@ def test_numbers_are_parsed_as_in_kubernetes(scalar: str, number: int) -> None:
     assert config.load(f"{_HEAD}parallelism: {scalar}\n").parallelism == number
 
 
+@pytest.mark.parametrize(
+    ("scalar", "number"), [("1.5", 1.5), ("-0.25", -0.25), ("1e300", 1e300), (".inf", float("inf"))]
+)
+def test_a_number_with_a_fraction_or_beyond_exact_integers_stays_one(scalar: str, number: float) -> None:
+    (parsed,) = parse_document(f"qps: {scalar}").data.values()
+    assert (type(parsed), parsed) == (float, number)
+
+
+def test_keys_that_are_booleans_are_true_and_false() -> None:
+    assert parse_document("{yes: 1, off: 2}").data == {"true": 1, "false": 2}
+
+
 @pytest.mark.parametrize("scalar", ["y", "Yes", "on", "TRUE"])
 def test_booleans_are_parsed_as_in_kubernetes(scalar: str) -> None:
     assert config.load(f"{_HEAD}delayCacheUntilActive: {scalar}\n").delay_cache_until_active

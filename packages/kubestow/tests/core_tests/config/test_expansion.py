@@ -46,8 +46,13 @@ def test_feature_gates_enable_their_plugins() -> None:
             "InPlacePodLevelResourcesVerticalScaling": False,
         }
     )
-    names = [entry.name for entry in config.default_plugins(gates).multi_point.enabled]
-    assert names[-4:] == ["DefaultBinder", "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount"]
+    entries = config.default_plugins(gates).multi_point.enabled
+    assert [(entry.name, entry.weight) for entry in entries[-4:]] == [
+        ("DefaultBinder", None),
+        ("GangScheduling", None),
+        ("TopologyPlacementGenerator", None),
+        ("PodGroupPodsCount", 1),
+    ]
 
 
 def test_an_overridden_default_plugin_keeps_its_position_and_takes_the_new_weight() -> None:
@@ -113,6 +118,10 @@ def test_the_weight_at_the_point_takes_precedence_over_multi_point_and_zero_mean
         (
             {"multiPoint": enabled("NodeAffinity", "NodeAffinity")},
             'plugin "NodeAffinity" already registered as "PreFilterPlugin"',
+        ),
+        (
+            {"multiPoint": enabled("NodeAffinity", "NodeAffinity"), "preFilter": enabled("NodeAffinity")},
+            'plugin "NodeAffinity" already registered as "FilterPlugin"',
         ),
         (
             {"queueSort": disabled("*")},

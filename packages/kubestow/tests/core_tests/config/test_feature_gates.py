@@ -75,6 +75,13 @@ def test_all_dependencies_are_known_gates() -> None:
     assert {name for spec in feature_specs().values() for name in spec.dependencies} <= feature_specs().keys()
 
 
+def test_a_gate_that_was_switched_stays_so_in_the_same_minor_version() -> None:
+    gates = FeatureGates()
+    for name in ("GangScheduling", "NodeDeclaredFeatures"):
+        switched = gates.switched(name, on=not gates.enabled(name))
+        assert switched.emulating(gates.minor).enabled(name) is not gates.enabled(name)
+
+
 def test_an_unknown_gate_raises_key_error() -> None:
     with pytest.raises(KeyError):
         FeatureGates().enabled("Nope")

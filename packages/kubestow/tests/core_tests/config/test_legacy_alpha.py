@@ -75,6 +75,28 @@ def test_the_policy_of_a_file_is_converted() -> None:
     assert converted.profiles[0].scheduler_name == "mine"
 
 
+def test_the_plugins_of_a_profile_come_after_those_of_its_policy() -> None:
+    given = alpha(
+        algorithmSource={"policy": {"file": {"path": "p.cfg"}}},
+        plugins={"score": enabled(NodeAffinity=3), "filter": disabled("NodeName")},
+    )
+    converted = loaded(given, {"p.cfg": POLICY})
+    assert plugins(converted, "score") == [("ImageLocality", 7), ("DynamicResources", 2), ("NodeAffinity", 3)]
+
+
+def test_a_plugin_set_that_is_none_is_an_error_beside_a_policy_too() -> None:
+    given = alpha(algorithmSource={"policy": {"file": {"path": "p.cfg"}}}, plugins={"score": 5})
+    errors = config.diagnose(legacy.convert(given, read_file={"p.cfg": POLICY}.__getitem__).data)
+    assert [error.path for error in errors] == ["profiles[0].plugins.score"]
+
+
+@pytest.mark.parametrize("text", [b"[]", b"5", b""])
+def test_a_file_that_holds_no_policy_is_an_error_that_names_it(text: bytes) -> None:
+    given = alpha(algorithmSource={"policy": {"file": {"path": "p.cfg"}}})
+    with pytest.raises(ConfigurationError, match=r"p\.cfg: expected a Policy"):
+        loaded(given, {"p.cfg": text})
+
+
 def test_an_error_in_the_policy_names_its_file() -> None:
     given = alpha(algorithmSource={"policy": {"file": {"path": "p.cfg"}}})
     with pytest.raises(

@@ -211,6 +211,20 @@ def test_hard_pod_affinity_weight_is_kept() -> None:
     assert scheduler_of(given).profiles[0].args["InterPodAffinity"].hard_pod_affinity_weight == 42
 
 
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"predicates": []}, True),
+        ({"priorities": []}, True),
+        ({"kind": "Policy"}, True),
+        ({"extenders": []}, False),
+        ({"kind": "List", "predicates": []}, False),
+    ],
+)
+def test_a_file_without_a_kind_is_a_policy_by_its_lists(data: dict[str, Any], expected: bool) -> None:
+    assert legacy.is_legacy(data) is expected
+
+
 def test_a_policy_in_a_config_map_is_converted() -> None:
     inside = json.dumps(policy(predicates=["HostName"], priorities={}), indent=1)
     data = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"policy.cfg": inside}}

@@ -37,6 +37,11 @@ def test_v1beta3_changes_only_its_version() -> None:
     assert warnings(given) == []
 
 
+def test_a_profile_without_plugins_stays_one_without_plugins() -> None:
+    profiles: list[dict[str, Any]] = [{"schedulerName": "mine"}, {"schedulerName": "other", "plugins": {}}]
+    assert converted(beta(3, profiles=profiles))["profiles"] == profiles
+
+
 def test_the_default_weights_of_v1beta2_are_kept() -> None:
     (only,) = converted(beta(2))["profiles"]
     assert only["plugins"]["score"]["enabled"] == [
@@ -178,6 +183,16 @@ def test_a_strategy_plugin_becomes_a_strategy_with_its_weight_and_arguments() ->
     assert strategy(given) == {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 3}]}
 
 
+def test_a_strategy_keeps_the_other_arguments_of_node_resources_fit() -> None:
+    given = beta1(
+        enabled("NodeResourcesMostAllocated", disabled=("NodeResourcesLeastAllocated",)),
+        NodeResourcesFit={"ignoredResources": ["example.com/a"]},
+    )
+    (args,) = [each["args"] for each in fit(given)[1] if each["name"] == "NodeResourcesFit"]
+    assert args["ignoredResources"] == ["example.com/a"]
+    assert args["scoringStrategy"]["type"] == "MostAllocated"
+
+
 def test_the_ratio_plugin_becomes_a_strategy_with_its_shape() -> None:
     shape = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
     given = beta1(enabled("RequestedToCapacityRatio", disabled=("*",)), RequestedToCapacityRatio={"shape": shape})
@@ -193,7 +208,9 @@ def test_disabling_the_default_strategy_disables_the_score_of_node_resources_fit
 def test_opposite_strategies_cancel_out() -> None:
     given = beta1(enabled(NodeResourcesMostAllocated=3))
     assert fit(given)[0] == {"NodeResourcesFit": 2}
-    assert "cancel each other out" in " ".join(warnings(given))
+    assert "NodeResourcesLeastAllocated (1) and NodeResourcesMostAllocated (3) cancel each other out" in (
+        " ".join(warnings(given))
+    )
 
 
 def test_two_strategies_are_an_error_that_says_what_to_disable() -> None:

@@ -36,6 +36,9 @@ def test_top_level_fields_are_validated(fields: dict[str, Any], error: str) -> N
         {"clientConnection": {"qps": -1}},
         {"podInitialBackoffSeconds": 10, "podMaxBackoffSeconds": 10},
         {"leaderElection": {"leaderElect": False, "leaseDuration": "-1s", "resourceLock": "endpoints"}},
+        {"profiles": [profile(args={"DefaultPreemption": {"minCandidateNodesPercentage": 0}})]},
+        {"profiles": [profile(args={"DefaultPreemption": {"minCandidateNodesPercentage": 100}})]},
+        {"profiles": [profile(args={"DefaultPreemption": {"minCandidateNodesAbsolute": 0}})]},
     ],
 )
 def test_boundary_values_are_accepted(fields: dict[str, Any]) -> None:

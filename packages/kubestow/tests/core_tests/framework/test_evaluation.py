@@ -10,7 +10,7 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation import Evaluation
+from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, PreFilterResult, ScorePlugin
 from kubestow.framework.status import Code, Status, Verdict

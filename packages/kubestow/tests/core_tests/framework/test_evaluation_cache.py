@@ -8,10 +8,10 @@ import pytest
 
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework import evaluation_cache
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.evaluation import evaluation_cache
+from kubestow.framework.evaluation.result_cache import PluginResults
 from kubestow.framework.interface import PreFilterPlugin
-from kubestow.framework.result_cache import PluginResults
 from kubestow.testing import PluginHarness, node, pod
 
 

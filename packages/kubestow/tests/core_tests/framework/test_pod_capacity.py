@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
-from kubestow.framework.feasibility import PodCapacity
+from kubestow.framework.evaluation.feasibility import PodCapacity
 from kubestow.scheduling.decision.node_selection import Scope
 from kubestow.testing import PluginHarness, node, pod
 

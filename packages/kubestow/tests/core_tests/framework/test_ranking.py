@@ -17,8 +17,8 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation import Evaluation
-from kubestow.framework.evaluation_cache import EvaluationCache
+from kubestow.framework.evaluation.evaluation import Evaluation
+from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import ScorePlugin, Scores, normalized
 from kubestow.framework.profile import Profile

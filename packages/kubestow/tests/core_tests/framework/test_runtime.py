@@ -30,12 +30,13 @@ from kubestow.framework.interface import (
     ScorePlugin,
     normalized,
 )
-from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.profile import Profile
-from kubestow.framework.queueing_runtime import QueueingRuntime
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.runtime.binding_runtime import BindingRuntime
+from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
+from kubestow.framework.runtime.plugin_caller import PluginObserver
+from kubestow.framework.runtime.queueing_runtime import QueueingRuntime
+from kubestow.framework.runtime.validation import in_range
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict, aggregate
-from kubestow.framework.validation import in_range
 from kubestow.testing import PluginHarness, node, pod
 
 NODE_ADDED = ClusterEvent(EventResource.NODE, Action.ADD)
@@ -69,6 +70,7 @@ class Fixture:
         profile: Profile = self.harness.profiles["default-scheduler"]
         self.observer = Recorder()
         self.runtime = FrameworkRuntime(profile.runtime.plugins, observer=self.observer)
+        self.bindings = BindingRuntime(profile.runtime.plugins, observer=self.observer)
         self.queueing = QueueingRuntime(profile.runtime.plugins, observer=self.observer)
         self.pod = self.harness.info(pod("p"))
         self.binding = CycleState(), self.pod, "n"
@@ -96,7 +98,7 @@ def test_pre_enqueue_stops_at_the_first_failure_and_names_its_plugin() -> None:
 
 def test_an_exception_becomes_an_error_status_that_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     fixture = Fixture(returning("Broken", ReservePlugin, reserve=fails))
-    status = fixture.runtime.run_reserve_plugins(*fixture.binding)
+    status = fixture.bindings.run_reserve_plugins(*fixture.binding)
     assert status == Status(Code.ERROR, ('running Reserve plugin "Broken": ValueError: boom',), "Broken")
     assert [record.getMessage() for record in caplog.records] == ["plugin 'Broken' failed at Reserve: ValueError: boom"]
     assert caplog.records[0].exc_info is not None and isinstance(caplog.records[0].exc_info[1], ValueError)
@@ -105,14 +107,14 @@ def test_an_exception_becomes_an_error_status_that_is_logged_once(caplog: pytest
 def test_unreserve_runs_for_all_plugins_in_reverse_order_even_if_one_fails() -> None:
     names = ("One", "Two", "Three")
     fixture = Fixture(*(returning(name, ReservePlugin, unreserve=fails) for name in names))
-    fixture.runtime.run_unreserve_plugins(*fixture.binding)
+    fixture.bindings.run_unreserve_plugins(*fixture.binding)
     assert [plugin for plugin, _, _ in fixture.observer.calls] == list(reversed(names))
 
 
 def test_permit_collects_the_plugins_that_delay_a_pod() -> None:
     waiting = returning("Waiting", PermitPlugin, permit=lambda self, *_: Permission.wait(30))
     fixture = Fixture(waiting, returning("Free", PermitPlugin))
-    assert fixture.runtime.run_permit_plugins(*fixture.binding) == (SUCCESS, {"Waiting": 30})
+    assert fixture.bindings.run_permit_plugins(*fixture.binding) == (SUCCESS, {"Waiting": 30})
     assert fixture.observer.ended == [("Permit", Code.WAIT)]
 
 
@@ -120,7 +122,7 @@ def test_a_rejection_at_permit_outweighs_a_delay() -> None:
     waiting = returning("Waiting", PermitPlugin, permit=lambda self, *_: Permission.wait(30))
     rejecting = returning("Rejecting", PermitPlugin, permit=lambda self, *_: Status.unschedulable("no"))
     fixture = Fixture(waiting, rejecting)
-    assert fixture.runtime.run_permit_plugins(*fixture.binding) == (Status.unschedulable("no").by("Rejecting"), {})
+    assert fixture.bindings.run_permit_plugins(*fixture.binding) == (Status.unschedulable("no").by("Rejecting"), {})
 
 
 def post_filter(name: str, status: Status) -> type[Any]:
@@ -150,16 +152,16 @@ def test_a_post_filter_plugin_that_fails_raises() -> None:
 
 async def pre_bind(fixture: Fixture, cancellation: asyncio.Future[str] | None = None) -> Status:
     never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    flight = fixture.runtime.run_pre_bind_pre_flights(*fixture.binding)
-    return await fixture.runtime.run_pre_bind_plugins(flight.plugins, *fixture.binding, cancellation or never)
+    flight = fixture.bindings.run_pre_bind_pre_flights(*fixture.binding)
+    return await fixture.bindings.run_pre_bind_plugins(flight.plugins, *fixture.binding, cancellation or never)
 
 
 def test_pre_flight_leaves_out_the_plugins_without_work() -> None:
     idle = returning("Idle", PreBindPlugin, pre_bind_pre_flight=lambda self, *_: Status.skip())
     fixture = Fixture(idle, returning("Busy", PreBindPlugin))
-    flight = fixture.runtime.run_pre_bind_pre_flights(*fixture.binding)
+    flight = fixture.bindings.run_pre_bind_pre_flights(*fixture.binding)
     assert (flight.status, [plugin.name for plugin in flight.plugins]) == (SUCCESS, ["Busy"])
-    assert Fixture(idle).runtime.run_pre_bind_pre_flights(*fixture.binding).status.code is Code.SKIP
+    assert Fixture(idle).bindings.run_pre_bind_pre_flights(*fixture.binding).status.code is Code.SKIP
 
 
 async def test_neighbours_that_allow_it_run_at_the_same_time() -> None:

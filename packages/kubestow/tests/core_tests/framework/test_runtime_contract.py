@@ -19,12 +19,10 @@ import pytest
 import kubestow
 from kubestow.framework import gang, interface
 from kubestow.framework.interface import Plugin
-from kubestow.framework.plugin_caller import ProfilePlugins
+from kubestow.framework.runtime.plugin_caller import ProfilePlugins
 
 SOURCE = Path(kubestow.__file__).parent
-RUNTIMES = [
-    SOURCE / "framework" / f"{name}.py" for name in ("runtime", "queueing_runtime", "gang_runtime", "plugin_caller")
-]
+RUNTIMES = sorted((SOURCE / "framework" / "runtime").glob("*.py"))
 
 BASES = {
     name: kind

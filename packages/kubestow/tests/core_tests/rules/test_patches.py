@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from kubestow.errors import APIError
 from kubestow.rules.patches import (
     ANY_FIELD,
+    MAX_COPIED,
+    MAX_OPERATIONS,
     FieldMerge,
     FieldTable,
     json_merge_patch,
@@ -52,10 +54,71 @@ json_objects = st.dictionaries(st.text("ab/~", max_size=2), json_values, max_siz
         ({"op": "copy", "from": "/a/0", "path": "/b~1c"}, {"a": [1, 2], "b/c": 1}),
         ({"op": "move", "from": "/a", "path": "/d"}, {"d": [1, 2]}),
         ({"op": "test", "path": "/a/0", "value": 1}, {"a": [1, 2]}),
+        ({"op": "test", "path": "/missing", "value": None}, {"a": [1, 2]}),
+        ({"op": "add", "path": "/a/2", "value": 3}, {"a": [1, 2, 3]}),
+        ({"op": "add", "path": "", "value": {"b": 1}}, {"b": 1}),
+        ({"op": "replace", "path": "", "value": {"b": 1}}, {"b": 1}),
+        ({"op": "copy", "from": "", "path": "/b"}, {"a": [1, 2], "b": {"a": [1, 2]}}),
+        ({"op": "add", "path": "/~01", "value": 1}, {"a": [1, 2], "~1": 1}),
     ],
 )
 def test_json_patch_operations(operation: dict[str, Any], expected: dict[str, Any]) -> None:
     assert json_patch({"a": [1, 2]}, [operation]) == expected
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "test", "path": "/a/0", "value": 2},
+        {"op": "test", "path": "/a/5", "value": None},
+        {"op": "add", "path": "/a/3", "value": 0},
+        {"op": "add", "path": "/a/-1", "value": 0},
+        {"op": "add", "path": "/b/c", "value": 0},
+        {"op": "add", "path": "/b"},
+        {"op": "add", "path": "b", "value": 0},
+        {"op": "add", "path": 1, "value": 0},
+        {"op": "add", "path": "", "value": [1]},
+        {"op": "remove", "path": "/a/2"},
+        {"op": "remove", "path": "/b"},
+        {"op": "remove", "path": "/text/0"},
+        {"op": "remove", "path": "/a/-"},
+        {"op": "replace", "path": "/b", "value": 0},
+        {"op": "move", "from": "/b", "path": "/c"},
+        {"op": "copy", "from": "/b", "path": "/c"},
+        {"op": "copy", "path": "/c"},
+        {"op": "bogus", "path": "/a"},
+        {"path": "/a"},
+    ],
+)
+def test_a_json_patch_that_does_not_apply_is_rejected(operation: dict[str, Any]) -> None:
+    with pytest.raises(APIError) as error:
+        json_patch({"a": [1, 2], "text": "t"}, [operation])
+    assert (error.value.code, error.value.reason) == (422, "Invalid")
+
+
+@pytest.mark.parametrize("operations", [{"op": "remove", "path": "/a"}, ["remove"]])
+def test_what_is_no_list_of_operations_is_a_bad_request(operations: Any) -> None:
+    with pytest.raises(APIError) as error:
+        json_patch({"a": 1}, operations)
+    assert error.value.code == 400
+
+
+def test_a_json_patch_has_a_limit_of_operations_and_one_of_what_copies_add() -> None:
+    test = {"op": "test", "path": "/a", "value": 1}
+    assert json_patch({"a": 1}, [test] * MAX_OPERATIONS) == {"a": 1}
+    with pytest.raises(APIError) as error:
+        json_patch({"a": 1}, [test] * (MAX_OPERATIONS + 1))
+    assert error.value.code == 413
+
+    copy = {"op": "copy", "from": "/a", "path": "/b"}
+    half = "x" * (MAX_COPIED // 2 - len('""'))
+    assert json_patch({"a": half}, [copy, copy]) == {"a": half, "b": half}
+    with pytest.raises(APIError) as error:
+        json_patch({"a": half}, [copy, copy, {**copy, "from": "/c"}, copy])
+    assert error.value.code == 422, "what does not apply comes before the limit"
+    with pytest.raises(APIError) as error:
+        json_patch({"a": half, "c": 1}, [copy, copy, {**copy, "from": "/c"}])
+    assert error.value.code == 413
 
 
 @given(json_objects, json_objects)
@@ -73,6 +136,16 @@ def test_a_json_patch_does_not_modify_its_input_and_raises_only_api_errors(origi
 def test_a_json_merge_patch_is_idempotent(original: Any, patch: Any) -> None:
     once = json_merge_patch(original, patch)
     assert json_merge_patch(once, patch) == once
+
+
+def test_a_json_merge_patch_removes_what_is_null_and_merges_objects_alone() -> None:
+    original = {"a": {"b": 1, "c": 2}, "d": [1, 2], "e": 3}
+    assert json_merge_patch(original, {"a": {"b": None, "x": {"y": None}}, "d": [3], "e": {"f": 1}, "g": None}) == {
+        "a": {"c": 2, "x": {}},
+        "d": [3],
+        "e": {"f": 1},
+    }
+    assert json_merge_patch(original, 5) == 5
 
 
 def spec_of(*containers: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -124,6 +197,21 @@ def test_a_strategic_merge_patch_replaces_a_map_by_directive_and_merges_finalize
     merged = strategic_merge_patch(original, patch, POD)["metadata"]
     assert merged["labels"] == {"b": "2"}
     assert sorted(merged["finalizers"]) == ["x", "y"]
+
+
+def test_a_strategic_merge_patch_removes_a_map_by_directive_and_values_of_a_list() -> None:
+    original = {"metadata": {"labels": {"a": "1"}, "finalizers": ["x", "y"]}}
+    patch = {"metadata": {"labels": {"$patch": "delete"}, "$deleteFromPrimitiveList/finalizers": ["x"]}}
+    assert strategic_merge_patch(original, patch, POD) == {"metadata": {"finalizers": ["y"]}}
+    assert strategic_merge_patch(original, {"$patch": "delete"}, POD) == {}
+    assert strategic_merge_patch(original, {"metadata": {"labels": None}}, POD) == {
+        "metadata": {"finalizers": ["x", "y"]}
+    }
+
+
+def test_a_strategic_merge_patch_replaces_a_list_by_directive() -> None:
+    patch = spec_of({"$patch": "replace"}, {"name": "b"})
+    assert strategic_merge_patch(spec_of({"name": "a"}), patch, POD) == spec_of({"name": "b"})
 
 
 def test_an_item_that_only_the_patch_has_comes_first() -> None:

@@ -146,7 +146,7 @@ def test_other_weights_are_found_with_both_nodes_side_by_side() -> None:
 
 
 def test_differences_remain_differences_where_there_is_no_time_to_look_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubestow.shadow.shadow._MOST_OPEN", 2)
+    monkeypatch.setattr("kubestow.shadow.shadow.MOST_AHEAD", 2)
 
     async def burst(cluster: DelayedCluster) -> None:
         for each in pods(30, cpu="500m"):

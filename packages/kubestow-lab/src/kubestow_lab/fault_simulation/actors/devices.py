@@ -1,8 +1,11 @@
-"""A simulated device driver and resource claim controller."""
+"""A simulated device driver and resource claim controller.
+
+One claim, and the devices of one node, are published after the faults, when pods may have waited for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from random import Random
 from typing import Any, NoReturn
 
@@ -13,6 +16,7 @@ from kubestow_lab.fault_simulation.actors.control_loop import run_control_loop
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_status
 
 _CLAIMS = ("gpu-0", "gpu-1", "gpu-2")
+_LATE_CLAIM, _LATE_NODE = "gpu-late", "node-1"
 
 
 class Devices:
@@ -23,6 +27,28 @@ class Devices:
         self._created = 0
         #: Whether unused claims are recreated at random.
         self.churn = True
+        #: Whether the devices of one node are published.
+        self._has_late_devices = False
+
+    @property
+    def helpful_changes(self) -> tuple[Callable[[], None], ...]:
+        """Changes that can make pods schedulable, to be made one after the other."""
+        return self._create_late_claim, self._publish_late_devices, self._finish_users_of_claim
+
+    def _create_late_claim(self) -> None:
+        self._put_claim(_LATE_CLAIM)
+
+    def _publish_late_devices(self) -> None:
+        self._has_late_devices = True
+        self._publish_slices()
+
+    def _finish_users_of_claim(self) -> None:
+        """End all pods that use one of the allocated claims, which is released then."""
+        held = [each.metadata.name for each in self._server.objects(ResourceClaim) if each.status.allocation]
+        chosen = self._random.choice(held) if held else None
+        for pod in self._server.pods():
+            if chosen in claims_of(pod) and pod.spec.node_name and not ended(pod):
+                self._server.put(with_status(pod, phase="Succeeded"))
 
     async def run(self) -> NoReturn:
         """Run until cancelled."""
@@ -41,7 +67,7 @@ class Devices:
 
     def spec_part(self) -> dict[str, Any]:
         """A part of a pod spec that claims a device."""
-        return {"resourceClaims": [{"name": "gpu", "resourceClaimName": self._random.choice(_CLAIMS)}]}
+        return {"resourceClaims": [{"name": "gpu", "resourceClaimName": self._random.choice((*_CLAIMS, _LATE_CLAIM))}]}
 
     def _put_claim(self, name: str) -> None:
         self._created += 1
@@ -50,6 +76,8 @@ class Devices:
     def _publish_slices(self) -> None:
         """Publish two devices per node, and remove the slices of deleted nodes."""
         nodes = self._server.nodes()
+        if not self._has_late_devices:
+            nodes.pop(_LATE_NODE, None)
         slices = {each.spec.node_name: each for each in self._server.objects(ResourceSlice)}
         for name in sorted(nodes.keys() - slices.keys()):
             self._server.put(slice_of("d0", "d1", node=name))
@@ -79,3 +107,9 @@ class Devices:
 def claims_of(pod: Pod) -> list[str]:
     """The names of the resource claims of a pod."""
     return [each.resource_claim_name for each in pod.spec.resource_claims if each.resource_claim_name]
+
+
+def devices_of(claim: ResourceClaim) -> list[tuple[str, str]]:
+    """Pool and name of the devices that are allocated to a claim."""
+    allocation = claim.status.allocation
+    return [] if allocation is None else [(result.pool, result.device) for result in allocation.devices.results]

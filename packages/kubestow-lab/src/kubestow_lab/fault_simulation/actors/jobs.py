@@ -61,6 +61,8 @@ class Jobs:
         self._started = 0
         #: The tree that the next group may join: its name and priority. Its pods have the first scheduler.
         self._tree: tuple[str, int] | None = None
+        #: What the last gang needs, the group itself or the last of its pods, until it is created.
+        self._late: list[Any] = []
 
     async def run(self) -> NoReturn:
         """Run until cancelled."""
@@ -122,6 +124,27 @@ class Jobs:
             "disruptionMode": draw.choice(({"single": {}}, {"all": {}})),
         }
         return options | ({"schedulingConstraints": {"topology": [{"key": "zone"}]}} if draw.random() < 0.3 else {})
+
+    def _create_without_last(self) -> None:
+        """Create a gang apart from its group or one of its pods, whichever."""
+        draw = self._random = self._sources.next()
+        self._started += 1
+        name, size, api = f"job-{self._started}", draw.randint(2, 3), draw.choice(_APIS)
+        options = {"priority": 0} if api is KUBERNETES and self._are_units else {}
+        pods = self._pods(name, size, needs=size, api=api, in_one_zone=False, in_tree=False, cpu="100m", **options)
+        objects = [_group(name, size, api=api, timeout=60, **options), *pods]
+        self._late = [objects.pop(draw.choice((0, 0, 1)))]
+        for obj in objects:
+            self._server.put(obj)
+
+    @property
+    def helpful_changes(self) -> tuple[Callable[[], None], ...]:
+        """Changes that can make pods schedulable, to be made one after the other."""
+        return self._create_without_last, self._complete_last
+
+    def _complete_last(self) -> None:
+        while self._late:
+            self._server.put(self._late.pop())
 
     async def _recreate_group(self) -> None:
         """Delete a group, and recreate it after a while."""

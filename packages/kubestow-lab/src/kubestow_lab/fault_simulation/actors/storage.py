@@ -2,11 +2,12 @@
 
 Every volume is local to a node. Some claims are ReadWriteOncePod, and some pods have an inline disk that only one pod
 per node can mount. The controller binds claims to the volumes that a scheduler has selected, and releases volumes of
-deleted claims.
+deleted claims. One claim, and the volume of one node, are created after the faults, when pods may have waited for them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any, NoReturn
 
@@ -22,7 +23,9 @@ _CLAIMS = {
     "data-1": _READ_WRITE_ONCE,
     "data-2": READ_WRITE_ONCE_POD,
     "data-3": READ_WRITE_ONCE_POD,
+    "data-late": _READ_WRITE_ONCE,
 }
+_LATE_CLAIM, _LATE_VOLUME = "data-late", "pv-node-1"
 
 
 class Storage:
@@ -33,11 +36,26 @@ class Storage:
         self._created = 0
         #: Whether unused claims are recreated at random.
         self.churn = True
+        #: The names of the objects that are yet to be created.
+        self._late = {_LATE_CLAIM, _LATE_VOLUME}
+
+    @property
+    def helpful_changes(self) -> tuple[Callable[[], None], ...]:
+        """Changes that can make pods schedulable, to be made one after the other."""
+        return self._create_late_claim, self._create_late_volume
+
+    def _create_late_claim(self) -> None:
+        self._late.discard(_LATE_CLAIM)
+        self._put_claim(_LATE_CLAIM)
+
+    def _create_late_volume(self) -> None:
+        self._late.discard(_LATE_VOLUME)
+        self._create_volumes()
 
     async def run(self) -> NoReturn:
         """Run until cancelled."""
         self._server.put(storage_class())
-        for name in _CLAIMS:
+        for name in (each for each in _CLAIMS if each not in self._late):
             self._put_claim(name)
         await run_control_loop(self._server, self._random, self._reconcile)
 
@@ -72,7 +90,7 @@ class Storage:
         """Create a volume on every node without one."""
         existing = {each.metadata.name for each in self._server.objects(PersistentVolume)}
         for name in self._server.nodes():
-            if f"pv-{name}" not in existing:
+            if f"pv-{name}" not in existing | self._late:
                 self._server.put(_volume(name))
 
     def _release_volumes(self) -> None:

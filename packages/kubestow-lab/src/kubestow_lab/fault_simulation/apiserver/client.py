@@ -50,11 +50,18 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True)
-class BindHooks:
-    """Called with the uid of a pod before a binding is sent, and with the node's name after the server has bound it."""
+class ClientHooks:
+    """Called with the uid of a pod before a binding is sent, and with the node's name after the server has bound it.
 
-    before: Callable[[str], None]
-    after: Callable[[str, str], None]
+    ``written`` and ``cancelled`` are called with what another write requests before it is sent, and with any write that
+    is cancelled on its way; ``recorded`` with each event that is reported.
+    """
+
+    before_binding: Callable[[str], None]
+    bound: Callable[[str, str], None]
+    written: Callable[[str], None]
+    cancelled: Callable[[str], None]
+    recorded: Callable[[EventRecord], None]
 
 
 class SimulatedClient:
@@ -70,7 +77,7 @@ class SimulatedClient:
         context: SimulationContext,
         view: WatchView,
         *,
-        hooks: BindHooks,
+        hooks: ClientHooks,
         clock: Clock,
         random: Random,
         http: bool,
@@ -117,9 +124,9 @@ class SimulatedClient:
             if self._faults.forbids(pod.uid, asyncio.get_running_loop().time()):
                 raise APIError(403, "Forbidden", f"pod {pod.name} must not be bound now")
             self._server.bind(pod, node_name, by=self.name)
-            self._hooks.after(pod.uid, node_name)
+            self._hooks.bound(pod.uid, node_name)
 
-        self._hooks.before(pod.uid)
+        self._hooks.before_binding(pod.uid)
         self.binding.add(pod.uid)
         try:
             await self._request(f"bind {pod.name} {node_name}", effect)
@@ -166,6 +173,7 @@ class SimulatedClient:
         return ClaimClient(self._server, self._request, self._marks)
 
     def record(self, event: EventRecord) -> None:
+        self._hooks.recorded(event)
         self._trace.note(self.name, event.reason, event.regarding.name, event.note)
 
     async def _request(self, what: str, effect: Callable[[], T]) -> T:
@@ -176,11 +184,15 @@ class SimulatedClient:
         if "/leases" not in what:  # the trace records changes of the holder, not every renewal
             self._trace.note(self.name, "requests", what)
         self._note_request(what)
+        if what.startswith(("patch", "delete")):
+            self._hooks.written(what)
         restarts = self._outages.restarts
         try:
             await self._network_delay()
             await self._outages.admit()
         except asyncio.CancelledError:
+            if what.startswith(("bind", "patch", "delete")):
+                self._hooks.cancelled(what)
             takes_effect = self._faults.random.random() < 0.5
             if what.startswith("bind"):
                 self._marks.reach(Mark.BINDING_OF_KILLED if takes_effect else Mark.BINDING_LOST_WITH_KILLED)

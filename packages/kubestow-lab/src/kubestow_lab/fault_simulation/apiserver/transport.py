@@ -117,6 +117,8 @@ class SimulatedTransport(Transport):
                 raise Unreachable(self.server, "injected break")
             if faults.occurs(Fault.MALFORMED) and faults.random.random() < 0.2:
                 yield line[: len(line) // 2] + b"\n"
+                if faults.random.random() < 0.5:
+                    continue
             if faults.occurs(Fault.STALLED) and faults.random.random() < 0.1:
                 await asyncio.sleep(idle_timeout)
                 raise Unreachable(self.server, "no answer in time")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
-from kubestow.scheduling.events.resources import NODES
+from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.interfaces import Resource, Subscriber
 from kubestow_lab.fault_simulation.apiserver.server import Key, key_of
 from kubestow_lab.fault_simulation.trace import Trace
@@ -50,6 +50,13 @@ class WatchView:
         self.volumes: dict[Key, PersistentVolume] = {}
         #: All delivered states of each node, in order.
         self.node_states: dict[str, list[Node]] = {}
+        #: Since when each pod has been known to be gone, on its way out or on a node, by uid, in virtual seconds.
+        self.settled_at: dict[str, float] = {}
+
+    @property
+    def now(self) -> float:
+        """The virtual time in seconds."""
+        return self._trace.now()
 
     def through(self, subscriber: Subscriber) -> WatchView:
         """Forward events to a subscriber from now on."""
@@ -66,6 +73,9 @@ class WatchView:
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
         self._trace.note(self._name, "receives a list of", len(objects), resource.plural)
         self._deliveries.listed(self, resource, objects)
+        if resource == PODS:
+            listed = {obj.metadata.uid for obj in objects}
+            self._settle(pod for pod in self.pods.values() if pod.metadata.uid not in listed)
         for cache in self._caches(resource):
             cache.clear()
         for obj in objects:
@@ -77,6 +87,8 @@ class WatchView:
         self._trace.note(self._name, "receives", event_type, *key_of(obj), obj.metadata.resource_version)
         self._deliveries.changed(self, resource, event_type, obj)
         if event_type == "DELETED":
+            if resource == PODS:
+                self._settle([obj])
             for cache in self._caches(resource):
                 cache.pop(key_of(obj), None)
         else:
@@ -99,5 +111,11 @@ class WatchView:
     def _store(self, resource: Resource, obj: Any) -> None:
         for cache in self._caches(resource):
             cache[key_of(obj)] = obj
+        if resource == PODS and (obj.spec.node_name or obj.metadata.deletion_timestamp is not None):
+            self._settle([obj])
         if resource == NODES:
             self.node_states.setdefault(obj.metadata.name, []).append(obj)
+
+    def _settle(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            self.settled_at.setdefault(pod.metadata.uid, self.now)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.config import FeatureGates
@@ -28,6 +29,8 @@ def cache_differences(server: SimulatedServer, process: Process) -> Iterator[str
     for pod in pods.values():
         if pod.spec.node_name:
             expected.put_pod(expected.shapes.info(pod))
+    for claim in server.objects(ResourceClaim):
+        expected.catalog(ResourceClaim).put(claim)
     cached = process.scheduler.cluster
     yield from _differences(process.name, _state(expected, pods), _state(cached, pods))
     for uid in cached._placed_pods.by_uid.keys() - expected._placed_pods.by_uid.keys():
@@ -60,6 +63,7 @@ def _state(cluster: Cluster, pods: Any) -> dict[str, Any]:
             f"the number of pods allowed on {name}": int(table.allowed_pods.values[row]),
             f"the ports of {name}": {port: count for port, count in ports.items() if count},
         }
+    state["the allocated devices"] = sorted(cluster.resource_claims.devices._dedicated)
     for uid in sorted(pods):
         placed_pod = cluster.placed_pod(uid)
         state[f"the place of {uid}"] = None if placed_pod is None else (placed_pod.node_name, placed_pod.assumed)
@@ -120,6 +124,9 @@ def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:
         "preemptors": scheduler._preemptions.newest,
         "awaited victims": scheduler._evictions._awaited,
         "preemptors in the queue": queue.gating._preempting,
+        "groups without pods": [
+            group.name for group in getattr(queue.places, "groups", {}).values() if not group.members
+        ],
         "pods to be moved": [queued for queued in queue.moves._helped if queued[1].move is not None],
         "writes": scheduler.dispatcher._lanes,
         "sent statuses of bound or deleted pods": scheduler.dispatcher._sent.keys() - expected,
@@ -135,3 +142,29 @@ def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:
     for uid, node_name in process.ledger.reserved.items():
         if uid in pods and pods[uid].spec.node_name != node_name:
             yield f"{name} never unreserved {uid} on {node_name}"
+
+
+def reservations_taken_back(server: SimulatedServer, process: Process) -> Iterator[str]:
+    """Pods that this start of a scheduler has bound, and whose reservations it has undone since."""
+    for pod in server.pods():
+        uid, node_name = pod.metadata.uid, pod.spec.node_name
+        if uid in process.bound and node_name and process.ledger.released.get(uid) == node_name:
+            yield f"{process.name} has bound {uid} to {node_name}, and has unreserved it there"
+
+
+def unreported(server: SimulatedServer, process: Process) -> Iterator[str]:
+    """Pods without the condition, or the event, that says what an attempt has come to."""
+    name = process.name
+    for pod in server.pods():
+        uid = pod.metadata.uid
+        queued = process.scheduler.queue.pods.get(uid)
+        if pod.spec.node_name:
+            if uid in process.bound and (uid, "Scheduled") not in process.reported:
+                yield f"{name} has bound {uid} without an event"
+            if uid in process.bound and process.features.faulty_plugin and uid not in process.ledger.bound:
+                yield f"{name} has bound {uid} without PostBind"
+        elif queued is not None and queued.place is Place.UNSCHEDULABLE and queued.attempts:
+            if (uid, "FailedScheduling") not in process.reported:
+                yield f"{name} has rejected {uid} without an event"
+            if process.features.flushes and not any(each.type == "PodScheduled" for each in pod.status.conditions):
+                yield f"{name} has rejected {uid} without a condition"

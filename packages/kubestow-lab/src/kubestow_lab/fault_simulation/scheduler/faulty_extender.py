@@ -1,4 +1,4 @@
-"""An extender that is slow, fails, rejects nodes, and returns invalid scores, nodes and victims; it can bind pods."""
+"""An extender that takes time, fails, rejects nodes, returns invalid scores, nodes and victims, and can bind pods."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class FaultyExtender:
         )
 
     async def _inject_faults(self, verb: str) -> None:
+        await asyncio.sleep(self._faults.random.uniform(0.0, 0.02))
         if self._faults.occurs(Fault.SLOW):
             await asyncio.sleep(self._faults.random.expovariate(1.0))
         if self._faults.occurs(Fault.REJECTED):

@@ -37,9 +37,10 @@ class InjectedError(Exception):  # not a KubestowError
 
 @dataclass
 class ReservationLedger:
-    """The node of each pod that Reserve was called for and Unreserve was not, and the pods of PostBind, by uid."""
+    """The node of each pod that Reserve was called for and Unreserve was not, or was, and the pods of PostBind."""
 
     reserved: dict[str, str] = field(default_factory=dict)
+    released: dict[str, str] = field(default_factory=dict)
     bound: set[str] = field(default_factory=set)
 
 
@@ -71,11 +72,13 @@ def faulty_plugin(faults: Faults | RecordedFaults | ReplayedFaults, ledger: Rese
 
         def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
             ledger.reserved[pod.uid] = node_name
+            ledger.released.pop(pod.uid, None)
             maybe_raise("Reserve")
             return rejection()
 
         def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
             ledger.reserved.pop(pod.uid, None)
+            ledger.released[pod.uid] = node_name
             maybe_raise("Unreserve")
 
         def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:

@@ -34,10 +34,11 @@ from kubestow.process import Heartbeat
 from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
-from kubestow.scheduling.observer import Disruption, Observer
+from kubestow.scheduling.interfaces import EventRecord
+from kubestow.scheduling.observer import Disruption, Observer, Preemptor
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
-from kubestow_lab.fault_simulation.apiserver.client import BindHooks, SimulatedClient
+from kubestow_lab.fault_simulation.apiserver.client import ClientHooks, SimulatedClient
 from kubestow_lab.fault_simulation.apiserver.context import SimulationContext
 from kubestow_lab.fault_simulation.apiserver.watch_view import DecisionSnapshot, WatchView
 from kubestow_lab.fault_simulation.event_loop import Freeze, frozen_with
@@ -59,6 +60,8 @@ _GATES = dict.fromkeys(
 _GATES_OF_UNITS = dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling", "CompositePodGroup"), True)
 #: Longest time of a graceful shutdown in seconds, which includes requests in flight.
 _GRACE_PERIOD = 30.0
+#: How the note of a Preempted event ends if the victim was not bound yet.
+_STOPPED_IN_MEMORY = "(in kube-scheduler memory)."
 #: How often a chunk of a record cannot be written, where disks are full at times.
 _PROBABILITY_OF_FULL_DISK = 0.3
 
@@ -127,11 +130,15 @@ def _with_plugins(profile: Mapping[str, Any], scheduler_name: str, names: Iterab
     }
 
 
+class EndlessAttempts(BaseException):
+    """A scheduler tries a pod again and again and lets nothing else happen; no handler of exceptions catches this."""
+
+
 class Checks(Protocol):
     """Called by processes at the moments at which invariants are checked."""
 
-    def pod_attempted(self, process: Process, pod: Pod) -> None:
-        """The process has tried to find a node for a pod."""
+    def pod_attempted(self, process: Process, pod: Pod) -> bool:
+        """The process has tried to find a node for a pod; whether it tries that for ever, without a pause."""
 
     def pod_decided(self, process: Process, pod: Pod, node_name: str) -> None:
         """The process has decided to bind a pod to a node."""
@@ -140,6 +147,18 @@ class Checks(Protocol):
         self, process: Process, preemptors: Sequence[Pod], node_name: str, victims: Sequence[Pod]
     ) -> None:
         """The process starts to evict victims on a node, or on several, for a pod or for the pods of a gang."""
+
+    def evictions_ended(self, process: Process, preemptor: Pod) -> None:
+        """The evictions for a pod, or for the gang of which it is the first pod, have been answered."""
+
+    def binding_begun(self, process: Process, pod: Pod) -> None:
+        """The process begins to bind a pod that it has placed."""
+
+    def write_requested(self, process: Process, what: str) -> None:
+        """The process sends a write that is no binding."""
+
+    def write_cancelled(self, process: Process, what: str) -> None:
+        """The process has cancelled a write on its way, a binding or another one."""
 
     def binding_requested(self, process: Process, uid: str) -> None:
         """The process sends a binding to the server."""
@@ -188,13 +207,23 @@ class Process(Observer):
         self.snapshots: dict[str, DecisionSnapshot] = {}
         #: The times at which it has sent a binding of each pod.
         self.bind_attempts: dict[str, list[float]] = {}
+        #: The pods that it has bound, as far as the server knows; uid and reason of the events that it has reported.
+        self.bound: set[str] = set()
+        self.reported: set[tuple[str, str]] = set()
+        #: The pods that it has stopped in favour of others since it placed them, by uid.
+        self.stopped_victims: set[str] = set()
+        #: When it was stopped gracefully, in seconds of its clock; None while it was not.
+        self.stopped_at: float | None = None
         client = SimulatedClient(
             self.name,
             self._context,
             self.view,
-            hooks=BindHooks(
-                before=self._binding_requested,
-                after=lambda uid, node_name: self._checks.pod_bound(self, uid, node_name),
+            hooks=ClientHooks(
+                before_binding=self._binding_requested,
+                bound=self._bound,
+                written=lambda what: self._checks.write_requested(self, what),
+                cancelled=lambda what: self._checks.write_cancelled(self, what),
+                recorded=self._recorded,
             ),
             clock=self.clock,
             random=Random(f"{self.name} {self._starts} client"),
@@ -243,6 +272,15 @@ class Process(Observer):
     def _binding_requested(self, uid: str) -> None:
         self.bind_attempts.setdefault(uid, []).append(self.clock.monotonic())
         self._checks.binding_requested(self, uid)
+
+    def _bound(self, uid: str, node_name: str) -> None:
+        self.bound.add(uid)
+        self._checks.pod_bound(self, uid, node_name)
+
+    def _recorded(self, event: EventRecord) -> None:
+        self.reported.add((event.regarding.uid, event.reason))
+        if event.reason == "Preempted" and event.note.endswith(_STOPPED_IN_MEMORY):
+            self.stopped_victims.add(event.regarding.uid)
 
     def _scheduler(self, client: SimulatedClient) -> Scheduler:
         recorder = self._recorder
@@ -351,6 +389,7 @@ class Process(Observer):
         """Stop gracefully; the names of tasks that are left."""
         self._context.trace.note(self.name, "stops")
         self.lookout.stopped()
+        self.stopped_at = self.clock.monotonic()
         self.running.cancel()
         return await self.reap()
 
@@ -371,6 +410,7 @@ class Process(Observer):
         self._context.trace.note(self.name, "is killed")
         if self.alive:
             self.lookout.killed()
+        self.stopped_at = None
         if self._recorder is not None:
             self._recorder.journal.close()
         while self._tasks:
@@ -384,8 +424,10 @@ class Process(Observer):
     def decision_made(self, decision: Decision, seconds: float) -> None:
         uid, node_name = decision.pod.uid, decision.node_name
         self._context.trace.note(self.name, "decides", decision.pod.key, node_name or decision.message)
-        self._checks.pod_attempted(self, decision.pod.pod)
+        if self._checks.pod_attempted(self, decision.pod.pod):
+            raise EndlessAttempts(decision.pod.key)
         if node_name is not None:
+            self.stopped_victims.discard(uid)
             self.snapshots[uid] = self.view.snapshot(node_name)
             self._checks.pod_decided(self, decision.pod.pod, node_name)
 
@@ -397,6 +439,12 @@ class Process(Observer):
         self._checks.preemption_started(
             self, [info.pod for info in preemptors], node_name, [info.pod for info in victims]
         )
+
+    def evictions_ended(self, preemptor: PodInfo, *, kind: Preemptor, succeeded: bool, seconds: float) -> None:
+        self._checks.evictions_ended(self, preemptor.pod)
+
+    def binding_started(self, info: PodInfo) -> None:
+        self._checks.binding_begun(self, info.pod)
 
     def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         self._context.trace.note(self.name, "observes the binding of", queued.info.key, "to", node_name)

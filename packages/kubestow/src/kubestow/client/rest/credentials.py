@@ -24,7 +24,6 @@ from urllib.parse import quote
 
 from multidict import CIMultiDict
 
-from kubestow.client.rest.connection_pool import proxy_from_environment
 from kubestow.client.rest.kubeconfig import (
     KubeconfigCluster,
     KubeconfigContext,
@@ -34,6 +33,7 @@ from kubestow.client.rest.kubeconfig import (
     read_kubeconfig,
 )
 from kubestow.errors import InputError
+from kubestow.http.addresses import proxy_from_environment
 from kubestow.log_fields import fields
 
 _log = logging.getLogger(__name__)

@@ -78,25 +78,29 @@ class CarriedTerms:
             self._known_label_keys[namespace] = known
         return known
 
-    def add(self, terms: PodAffinityTerms) -> None:
-        """Add the terms of another shape of pods."""
+    def add(self, terms: PodAffinityTerms) -> bool:
+        """Add the terms of another shape of pods; whether no shape has had them before."""
         self._carriers[terms] += 1
-        if self._carriers[terms] == 1:
-            self._count_label_keys(terms, +1)
-            for key in self._changed(terms):
-                self._by_key.setdefault(key, {})[terms] = None
+        if self._carriers[terms] > 1:
+            return False
+        self._count_label_keys(terms, +1)
+        for key in self._changed(terms):
+            self._by_key.setdefault(key, {})[terms] = None
+        return True
 
-    def remove(self, terms: PodAffinityTerms) -> None:
-        """Remove the terms of a shape of pods."""
+    def remove(self, terms: PodAffinityTerms) -> bool:
+        """Remove the terms of a shape of pods; whether no shape has them any more."""
         self._carriers[terms] -= 1
-        if not self._carriers[terms]:
-            del self._carriers[terms]
-            self._count_label_keys(terms, -1)
-            for key in self._changed(terms):
-                terms_for_key = self._by_key[key]
-                del terms_for_key[terms]
-                if not terms_for_key:
-                    del self._by_key[key]
+        if self._carriers[terms]:
+            return False
+        del self._carriers[terms]
+        self._count_label_keys(terms, -1)
+        for key in self._changed(terms):
+            terms_for_key = self._by_key[key]
+            del terms_for_key[terms]
+            if not terms_for_key:
+                del self._by_key[key]
+        return True
 
     def prune_versions(self) -> None:
         """Drop the versions of keys without terms, if there are many. Must not be called while versions are saved."""

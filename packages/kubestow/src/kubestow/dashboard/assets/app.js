@@ -11,9 +11,10 @@ const VIEWS = {
   pending: () => import('./pending.js'),
   pod: () => import('./pod.js'),
   decisions: () => import('./decisions.js'),
+  report: () => import('./report.js'),
   try: () => import('./try.js'),
 };
-const TITLES = { cluster: 'Cluster', queue: 'Queue', pending: 'Pending', pod: 'Pod', decisions: 'Decisions', try: 'Try it' };
+const TITLES = { cluster: 'Cluster', queue: 'Queue', pending: 'Pending', pod: 'Pod', decisions: 'Decisions', report: 'Report', try: 'Try it' };
 
 function route() {
   const [view, ...rest] = location.hash.replace(/^#\//, '').split('/');
@@ -88,7 +89,8 @@ function App() {
   const View = useView(view);
   const main = useRef(null);
   const isFirst = useRef(true);
-  const subject = view === 'pod' && names.length ? names.join('/') : TITLES[view];
+  const reports = Object.entries(state.reports ?? {});
+  const subject = view === 'pod' && names.length ? names.join('/') : view === 'report' ? state.reports?.[names[0]] ?? names[0] : TITLES[view];
   useEffect(() => {
     document.title = `${subject} – kubestow`;
     if (!isFirst.current) {
@@ -99,10 +101,11 @@ function App() {
   }, [subject]);
   const shown = ['cluster', 'queue', 'pending', 'decisions', ...(state.api ? ['try'] : [])];
   const link = (name) => html`<li><a href=${`#/${name}`} aria-current=${view === name ? 'page' : undefined}>${TITLES[name]}</a></li>`;
+  const reportLink = ([plugin, title]) => html`<li><a href=${`#/report/${encodeURIComponent(plugin)}`} aria-current=${view === 'report' && names[0] === plugin ? 'page' : undefined}>${title}</a></li>`;
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); main.current?.focus(); }}>Skip to the content</a>
     <header>
       <a class="brand" href="#/cluster">kubestow</a>
-      <nav aria-label="Views"><ul>${shown.map(link)}</ul></nav>
+      <nav aria-label="Views"><ul>${shown.map(link)}${reports.map(reportLink)}</ul></nav>
       ${state.version && html`<span class="quiet" title=${state.version.caveat}>Kubernetes ${state.version.emulated}${state.version.server && `, API server ${state.version.server}`}</span>`}
       <span class=${`status ${state.status}`} role="status" title=${state.problem}>${STATUS[state.status]}${state.status === 'lost' ? `: ${state.problem}` : ''}</span>
       <${PodSearch} /><${ThemeButton} />

@@ -14,7 +14,7 @@ const TIMELINE_SECONDS = 300;
 
 export const state = {
   status: 'connecting', problem: '', time: 0, clockSkew: 0, revision: 0,
-  version: null, nodes: null, queue: null, decisions: null, gangs: null, api: false,
+  version: null, nodes: null, queue: null, decisions: null, gangs: null, reports: null, api: false,
 };
 
 const listeners = new Set();
@@ -93,13 +93,14 @@ function applyDecisions(change) {
 function receive(event, data) {
   const values = { time: data.time, status: 'live', problem: '', clockSkew: data.time - Date.now() / 1000 };
   if (event === 'snapshot') {
-    changed({ ...values, version: data.version, nodes: data.nodes, queue: data.queue, decisions: data.decisions, gangs: data.gangs });
+    changed({ ...values, version: data.version, nodes: data.nodes, queue: data.queue, decisions: data.decisions, gangs: data.gangs, reports: data.reports });
     return;
   }
   if (data.nodes) values.nodes = applyNodes(data.nodes);
   if (data.queue) values.queue = data.queue;
   if (data.decisions) values.decisions = applyDecisions(data.decisions);
   if (data.gangs) values.gangs = data.gangs;
+  if (data.reports) values.reports = data.reports;
   changed(values);
 }
 

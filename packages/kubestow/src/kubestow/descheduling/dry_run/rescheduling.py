@@ -185,7 +185,7 @@ class Rescheduler:
         if not isinstance(decision, Scheduled):
             return None
         info, node = decision.pod, decision.node_name
-        runtime = self._scheduler.profiles[info.spec.scheduler_name].runtime
+        runtime = self._scheduler.profiles[info.spec.scheduler_name].binding
         self._cache.assume(info, node)
         if not runtime.run_reserve_plugins(decision.state, info, node).ok:
             self._remove(_Placement(info, decision.state, node))
@@ -194,7 +194,7 @@ class Rescheduler:
 
     def _remove(self, placement: _Placement) -> None:
         info = placement.info
-        runtime = self._scheduler.profiles[info.spec.scheduler_name].runtime
+        runtime = self._scheduler.profiles[info.spec.scheduler_name].binding
         runtime.run_unreserve_plugins(placement.state, info, placement.node)
         self._cache.forget(info.uid)
 

@@ -34,7 +34,7 @@ from kubestow.engine.explanation.evaluated_nodes import EvaluatedNodes
 from kubestow.engine.explanation.remedies import Remedy, pod_alterations, remedies
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, unbound
 from kubestow.errors import InvalidObject, InvalidSelector
-from kubestow.framework.feasibility import Feasibility
+from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
 from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, below, dry_run
@@ -182,7 +182,7 @@ class CounterfactualSearch:
 
     def _place(self, change: Change, pod: PodInfo, undo: ExitStack) -> bool:
         """Place one pod in a simulation; False if it does not fit."""
-        cache, runtime = self._scheduler.cache, self._profile.runtime
+        cache, runtime = self._scheduler.cache, self._profile.binding
         decision = self._decide(change, unbound(pod.pod))
         if decision is None:
             return False

@@ -18,8 +18,8 @@ from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
-from kubestow.framework.evaluation import ScoreResult
-from kubestow.framework.feasibility import Feasibility, FilterResult
+from kubestow.framework.evaluation.evaluation import ScoreResult
+from kubestow.framework.evaluation.feasibility import Feasibility, FilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import SUCCESS, Status
 

@@ -121,7 +121,7 @@ class Placer:
         """Place a pod on a node that passed the filters of its cycle, with its volumes, unless Reserve rejects it."""
         self.cache.assume(info, node_name)
         placement = PlacementResult(info, node_name, state, evictions)
-        status = self.profile.runtime.run_reserve_plugins(state, info, node_name)
+        status = self.profile.binding.run_reserve_plugins(state, info, node_name)
         if not status.ok:
             self.undo(placement)
             return status
@@ -132,7 +132,7 @@ class Placer:
     def undo(self, placement: PlacementResult) -> None:
         """Take a pod off its node and put back what was evicted for it. Volumes that were bound stay bound."""
         info = placement.pod
-        self.profile.runtime.run_unreserve_plugins(placement.state, info, placement.node_name)
+        self.profile.binding.run_unreserve_plugins(placement.state, info, placement.node_name)
         self.cache.forget(info.uid)
         self._restore(placement.evictions)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.plugin_caller import PluginObserver
+from kubestow.framework.runtime.plugin_caller import PluginObserver
 from kubestow.framework.status import Code, Status
 from kubestow.observability.tracing.attempt_record import (
     EXTENSION_POINT,

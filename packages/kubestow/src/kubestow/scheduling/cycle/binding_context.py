@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.profile import Profile
+from kubestow.framework.runtime.binding_runtime import BindingRuntime
 from kubestow.scheduling.queued_pod import QueuedPod
 
 
@@ -23,10 +23,10 @@ class BindingContext:
     info: PodInfo
     node_name: str
     state: CycleState
-    profile: Profile
+    runtime: BindingRuntime
     permit_timeouts: Mapping[str, float] = field(default_factory=dict)
 
     def unreserve_and_forget(self, cluster: Cluster) -> None:
         """Undo Reserve and the assumption."""
-        self.profile.runtime.run_unreserve_plugins(self.state, self.info, self.node_name)
+        self.runtime.run_unreserve_plugins(self.state, self.info, self.node_name)
         cluster.forget(self.info.uid)

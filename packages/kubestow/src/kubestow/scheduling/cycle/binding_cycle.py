@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from kubestow.config import FeatureGates
 from kubestow.framework.cycle_state import PodsToActivate
-from kubestow.framework.runtime import PreFlight
+from kubestow.framework.runtime.binding_runtime import PreFlight
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.log_fields import fields
 from kubestow.rules.minors import Behaviour
@@ -87,7 +87,7 @@ class BindingCycles(Generic[C]):
         return self._failure_handler.nomination_after_failure
 
     async def _run_steps(self, context: C) -> Status:
-        info, node_name, runtime = context.info, context.node_name, context.profile.runtime
+        info, node_name, runtime = context.info, context.node_name, context.runtime
         pre_flight = runtime.run_pre_bind_pre_flights(context.state, info, node_name)
         if not pre_flight.status.ok and pre_flight.status.code is not Code.SKIP:
             return pre_flight.status
@@ -137,7 +137,7 @@ class BindingCycles(Generic[C]):
         uid = context.info.uid
         cancellation = self._waiting_pods.enter_pre_bind(uid)
         try:
-            return await context.profile.runtime.run_pre_bind_plugins(
+            return await context.runtime.run_pre_bind_plugins(
                 pre_flight.plugins,
                 context.state,
                 context.info,
@@ -162,8 +162,7 @@ class BindingCycles(Generic[C]):
     async def _bind(self, context: C) -> Status:
         """Bind the pod: by the extender that binds it, else by the Bind plugins."""
         status = await self._bind_by_extender(context) if self._extenders else None
-        runtime = context.profile.runtime
-        return status or await runtime.run_bind_plugins(context.state, context.info, context.node_name)
+        return status or await context.runtime.run_bind_plugins(context.state, context.info, context.node_name)
 
     async def _bind_by_extender(self, context: C) -> Status | None:
         """The result of the extender that binds the pod; None when that is up to the Bind plugins.

@@ -58,12 +58,12 @@ class SchedulingCycle:
         self._cluster.assume(info, node_name)
         if nominated and nominated != node_name:
             self._queue.requeue_for_freed_nomination(info, nominated)
-        profile = self._pipeline.profiles[info.spec.scheduler_name]
+        runtime = self._pipeline.profiles[info.spec.scheduler_name].binding
         timeouts: dict[str, float] = {}
-        status = profile.runtime.run_reserve_plugins(state, info, node_name)
+        status = runtime.run_reserve_plugins(state, info, node_name)
         if status.ok:
-            status, timeouts = profile.runtime.run_permit_plugins(state, info, node_name)
-        context = BindingContext(queued, info, node_name, state, profile, timeouts)
+            status, timeouts = runtime.run_permit_plugins(state, info, node_name)
+        context = BindingContext(queued, info, node_name, state, runtime, timeouts)
         if status.ok:
             (start_binding or self._binding_cycles.start)(context)
         else:

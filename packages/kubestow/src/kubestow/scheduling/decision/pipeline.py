@@ -29,8 +29,8 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
-from kubestow.framework.evaluation import Evaluation, best_rows
-from kubestow.framework.feasibility import Feasibility
+from kubestow.framework.evaluation.evaluation import Evaluation, best_rows
+from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import CLEARS_NOMINATION, Profile
 from kubestow.framework.status import Status, Verdict

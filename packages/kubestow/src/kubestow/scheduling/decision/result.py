@@ -17,8 +17,8 @@ from kubestow.cluster.nodes.views import Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation import Evaluation
-from kubestow.framework.feasibility import Feasibility
+from kubestow.framework.evaluation.evaluation import Evaluation
+from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.status import SUCCESS, Code, Status
 

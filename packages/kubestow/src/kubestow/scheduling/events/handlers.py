@@ -144,7 +144,7 @@ class EventHandlers:
             listed = {(obj.metadata.namespace, obj.metadata.name) for obj in objects}
             for key in [key for key in known if key not in listed]:
                 self._handle(resource, key, None)
-            self._drop_undecodable(resource, listed)
+            self.drop_unreadable(resource, listed)
         for obj in objects:
             self._handle(resource, (obj.metadata.namespace, obj.metadata.name), obj)
         self._unlisted.discard((resource.prefix, resource.plural, resource.type))
@@ -175,6 +175,13 @@ class EventHandlers:
                 extra=fields(kind=key[0], object=key[1], err=problem),
             )
             self._listener.object_unreadable(unreadable)
+
+    def drop_unreadable(self, resource: Resource, listed: Collection[Key]) -> None:
+        """Drop what was reported about objects that a list does not contain: should they come back, it is logged."""
+        subjects = {_subject(key) for key in listed}
+        for kind, subject in list(self._undecodable):
+            if kind == resource.kind and subject not in subjects:
+                del self._undecodable[kind, subject]
 
     # -- pods from a source that reports each change once --------------------------------------------------------
 
@@ -303,13 +310,6 @@ class EventHandlers:
         if info.spec.scheduler_name in self._scheduler_names:
             return [*steps, partial(self._update_nomination, None, info), partial(self._enqueue, info)]
         return steps
-
-    def _drop_undecodable(self, resource: Resource, listed: Collection[Key]) -> None:
-        """Objects that were deleted are reported anew should they be created again."""
-        subjects = {_subject(key) for key in listed}
-        for kind, subject in list(self._undecodable):
-            if kind == resource.kind and subject not in subjects:
-                del self._undecodable[kind, subject]
 
     def _move(self, event: ClusterEvent, old: Any, new: Any) -> None:
         self._raised.append(event)

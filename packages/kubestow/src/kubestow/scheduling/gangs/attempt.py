@@ -9,7 +9,7 @@ from functools import cached_property
 from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
 from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.profile import Profile
-from kubestow.framework.status import Code, Status
+from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.cycle.failure_handler import SchedulingFailure
 from kubestow.scheduling.decision.result import Failed, Unschedulable
 from kubestow.scheduling.queued_pod import QueuedPod
@@ -71,6 +71,8 @@ class GangAttempt:
     failures: list[MemberFailure] = field(default_factory=list)
     #: How many topology placements the gang could choose from; None without a topology constraint.
     placement_count: int | None = None
+    #: What the plugin that finds nodes for gangs answers; a success without one.
+    search: Status = SUCCESS
     #: Why the gang could not preempt as a whole, if that was tried.
     preemption_message: str = ""
     #: Whether the pods keep their nominations; None where each pod's own failure decides.
@@ -134,12 +136,16 @@ class GangAttempt:
     def summary(self, placeable: int) -> str:
         """How many members the gang needs and how many fit, in its first placement if there are several."""
         gang, count = self.gang, self.placement_count
-        if placeable < gang.min_count:
+        if not self.search.ok and self.search.code is not Code.PENDING:
+            text = f"{gang.name}: {self.search.message}"
+        elif placeable < gang.min_count:
             text = f"{gang.name} needs {gang.min_count} pods, {placeable} of {len(gang.members.pods)} fit"
         else:
             text = f"none of the {len(self.pods)} pods of {gang.name} that look for a node fits"
         if count is not None:
             text = f"0/{count} placements are available, first placement status: {text}"
+        if self.search.code is Code.PENDING:
+            text = f"{text}, {self.search.message}"
         # Not just "preemption", as in the message of a pod before this text.
         return f"{text}, pod group preemption: {self.preemption_message}" if self.preemption_message else text
 
@@ -152,6 +158,8 @@ class GangAttempt:
         if keeps_nominations is None:
             keeps_nominations = any(failure.keeps_nomination for failure in failures)
         rejectors = self.gang_plugins.union(*(failure.rejectors for failure in failures))
+        if not self.search.ok:  # another node for a pod that fits may help the others
+            rejectors |= {plugin.name for plugin in self.profile.runtime.plugins.filter}
         pending_plugins: frozenset[str] = frozenset().union(*(failure.pending_plugins for failure in failures))
         return SchedulingFailure(
             REASON_SCHEDULER_ERROR if is_error else REASON_UNSCHEDULABLE,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Hashable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from kubestow.framework.runtime import PreFlight
+from kubestow.framework.runtime.binding_runtime import PreFlight
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles
@@ -227,5 +227,5 @@ class GangBindingCycles(BindingCycles[MemberBindingContext]):
             context.barrier.rejection()
             or (await self._bind_by_extender(context) if self._extenders else None)
             or context.barrier.rejection()
-            or await context.profile.runtime.run_bind_plugins(context.state, context.info, context.node_name)
+            or await context.runtime.run_bind_plugins(context.state, context.info, context.node_name)
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -21,10 +21,10 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.simulation import Simulation
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Placement, Proposal
+from kubestow.framework.gang import Gang, Placement, Proposal
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
-from kubestow.framework.status import Code, Status
+from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from kubestow.scheduling.decision.node_selection import WHOLE_CLUSTER, Scope
@@ -152,7 +152,7 @@ class MemberPlacement:
         return not (info.shape.spec.volumes or info.spec.resource_claims or self._cluster.nomination(info.uid))
 
     def _reserve(self, queued: QueuedPod, decision: Scheduled) -> None:
-        info, state, node_name, runtime = queued.info, decision.state, decision.node_name, self._profile.runtime
+        info, state, node_name, runtime = queued.info, decision.state, decision.node_name, self._profile.binding
         self._assume(info, node_name)
         self._undo_steps.append(lambda: runtime.run_unreserve_plugins(state, info, node_name))
         status = runtime.run_reserve_plugins(state, info, node_name)
@@ -161,7 +161,7 @@ class MemberPlacement:
                 self._undo_steps.pop()()
             self.failures.append(MemberFailure.of_status(queued, status))
             return
-        self.placed.append(BindingContext(queued, info, node_name, state, self._profile))
+        self.placed.append(BindingContext(queued, info, node_name, state, runtime))
         self._failed_kinds.clear()
 
     def _preempt(self, queued: QueuedPod, result: PostFilterResult, simulation: Simulation) -> bool:
@@ -329,6 +329,64 @@ class GangPlacer:
         await members.place(reordered, scope)
         return self._record(attempt, members)
 
+    async def place_as_found(self, attempt: GangAttempt) -> MemberPlacement | Status:
+        """Place the members where a plugin finds nodes for them; its answer if it finds none. Raises PluginError."""
+        gangs = attempt.profile.gangs
+        if any(failure.status.code is Code.ERROR for failure in attempt.failures):
+            return SUCCESS
+        for _ in range(2):
+            waiting = {queued.info.uid: queued for queued in attempt.pods}
+            found = gangs.place_gang(attempt.gang, [queued.info for queued in waiting.values()])
+            if isinstance(found, Status):
+                return found
+            nodes = {pod.uid: node_name for pod, node_name in found if pod.uid in waiting}
+            members = self._new_placement(attempt, self._cycle.decide)
+            if self._respects_placements(attempt, nodes):
+                for uid, node_name in nodes.items():
+                    await members.place([waiting[uid]], Scope([node_name], preempts=False))
+                    if members.failures:
+                        break
+            if not members.failures and members.placed and attempt.gang.is_satisfied():
+                return self._with_failures_of_others(attempt, members)
+            members.undo()
+            self._drop_withdrawn(attempt, members)
+        return Status.unschedulable("the placements that were found do not fit any more")
+
+    def _respects_placements(self, attempt: GangAttempt, nodes: Mapping[str, str]) -> bool:
+        """Whether the nodes of members (by uid) are in one placement of the gang, and of each gang below it."""
+
+        def respects(gang: Gang, within: Nodes) -> bool:
+            pods = [gang.members.pods[uid] for uid in nodes if uid in gang.members.pods]
+            if not pods:
+                return True
+            placements = attempt.profile.gangs.generate_placements(gang, pods, within)
+            if isinstance(placements, Status):
+                return False
+            names = {nodes[pod.uid] for pod in pods}
+            candidates = [within] if placements is None else [placement.nodes for placement in placements]
+            return any(
+                names.issubset(each.names) and all(respects(child, each) for child in gang.children)
+                for each in candidates
+            )
+
+        return respects(attempt.gang, self._cluster.all_nodes())
+
+    def _with_failures_of_others(self, attempt: GangAttempt, members: MemberPlacement) -> MemberPlacement:
+        """The placement of enough members, with the reasons why the others had no node before it was found."""
+        self._drop_withdrawn(attempt, members)
+        before = {failure.queued.info.uid: failure for failure in reversed(attempt.failures)}
+        placed = {context.info.uid for context in members.placed}
+        text = "no node is left for it in the placement that was found for its pod group"
+        for queued in attempt.pods:
+            uid = queued.info.uid
+            if uid not in placed:
+                refused = MemberFailure(queued, Status.unschedulable(text), text, attempt.gang_plugins)
+                members.failures.append(before.get(uid, refused))
+        attempt.failures = list(members.failures)
+        if attempt.gang.children:  # all that are placed are bound together
+            attempt.gang = replace(attempt.gang, min_count=len(attempt.gang.members.placed))
+        return members
+
     def simulate(
         self, attempt: GangAttempt, scope: Scope, *, preempting_in: Simulation | None = None
     ) -> MemberPlacement:
@@ -364,9 +422,13 @@ class GangPlacer:
 
     def _record(self, attempt: GangAttempt, members: MemberPlacement) -> MemberPlacement:
         """Record in the attempt what placing its members showed, whether or not that is undone."""
-        for queued in members.withdrawn:
-            attempt.pods.remove(queued)
-            self._queue.in_flight.done(queued.info.uid)
+        self._drop_withdrawn(attempt, members)
         attempt.failures += members.failures
         attempt.decided = attempt.profile.runtime.now()
         return members
+
+    def _drop_withdrawn(self, attempt: GangAttempt, members: MemberPlacement) -> None:
+        """Leave the members out that were deleted or assigned before it was their turn."""
+        for queued in members.withdrawn:
+            attempt.pods.remove(queued)
+            self._queue.in_flight.done(queued.info.uid)

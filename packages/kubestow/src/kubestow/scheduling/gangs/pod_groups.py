@@ -56,7 +56,8 @@ class PodGroupAttempt(GangAttempt):
 
     def refusal(self, placeable: int) -> str:
         """What kube-scheduler says of the group: how far it came, and what PodGroupPostFilter added."""
-        return ", ".join(filter(None, (UNSCHEDULABLE, self._reason(), self.preemption_message)))
+        reasons = UNSCHEDULABLE, self._reason(), self.search.message, self.preemption_message
+        return ", ".join(filter(None, reasons))
 
     def _reason(self) -> str:
         gang = self.gang
@@ -83,7 +84,8 @@ class PodGroupAttempt(GangAttempt):
         own = {failure.queued.info.uid: failure.message for failure in reversed(self.failures)}
         for queued in self.pods:
             uid = queued.info.uid
-            yield queued, own.get(uid) or (self.reason_of(uid) if self.gang.children else message)
+            text = own.get(uid) or (self.reason_of(uid) if self.gang.children else message)
+            yield queued, text if self.search.message in text else f"{text} {UNSCHEDULABLE}, {self.search.message}"
 
 
 def _paths_below(path: tuple[Gang, ...]) -> Iterator[tuple[Gang, ...]]:

@@ -31,7 +31,7 @@ from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges, offsets_of
 from kubestow.cluster.simulation import Simulation
 from kubestow.errors import PluginError
-from kubestow.framework.feasibility import PodCapacity
+from kubestow.framework.evaluation.feasibility import PodCapacity
 from kubestow.framework.gang import Evictable, GangOutcome
 from kubestow.framework.interface import Victims
 from kubestow.framework.status import Code, Status

@@ -65,9 +65,24 @@ class GangSchedulingCycle:
         else:
             placeable = len(gang.members.placed)
             members.undo()
-            if not await self._preemption.preempt(attempt):
-                self._fail(attempt, placeable)
+            await self._fall_back(attempt, placeable)
         return attempt.outcome
+
+    async def _fall_back(self, attempt: GangAttempt, placeable: int) -> None:
+        """Have a plugin find nodes where the gang does not fit pod after pod, or else preempt."""
+        try:
+            found = await self._placer.place_as_found(attempt)
+        except PluginError as error:
+            found = Status.error(str(error))
+        if not isinstance(found, Status):
+            await self._start_binding(attempt, found)
+        elif found.code is Code.ERROR:
+            self._reject(attempt, found)
+        else:
+            attempt.search = found
+            waits = found.code is Code.PENDING
+            if waits or not await self._preemption.preempt(attempt):
+                self._fail(attempt, placeable)
 
     def _new_attempt(self, gang: Gang, profile: Profile, pods: list[QueuedPod]) -> GangAttempt:
         return GangAttempt(gang, profile, pods, profile.runtime.now())
@@ -193,8 +208,7 @@ class GangSchedulingCycle:
     def _run_permit(self, placed: Iterable[BindingContext]) -> tuple[list[BindingContext], list[MemberFailure]]:
         permitted, rejected = [], []
         for context in placed:
-            runtime = context.profile.runtime
-            status, timeouts = runtime.run_permit_plugins(context.state, context.info, context.node_name)
+            status, timeouts = context.runtime.run_permit_plugins(context.state, context.info, context.node_name)
             if status.ok:
                 permitted.append(replace(context, permit_timeouts=timeouts))
             else:

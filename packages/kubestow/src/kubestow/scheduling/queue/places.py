@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubestow.cluster.changes.events import ClusterEvent
-from kubestow.framework.queueing_runtime import QueueingRuntime
+from kubestow.framework.runtime.queueing_runtime import QueueingRuntime
 from kubestow.log_fields import fields
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queue.budget import NamespaceDebts

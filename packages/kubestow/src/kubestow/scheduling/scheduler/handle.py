@@ -7,6 +7,7 @@ server and tests derive theirs from it. :class:`SchedulerHandle` is that of a ru
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -110,6 +111,10 @@ class BaseHandle:
     async def shield(self, work: Coroutine[Any, Any, T]) -> T:
         """Await the work; there is nothing to shield it from."""
         return await work
+
+    async def compute(self, computation: Callable[[], T]) -> T:
+        """Run the computation at once; nothing waits for it."""
+        return computation()
 
 
 class QueueRequests:
@@ -225,6 +230,14 @@ class SchedulerHandle(BaseHandle):
             task.add_done_callback(_log_failure)
             raise
 
+    async def compute(self, computation: Callable[[], T]) -> T:
+        outcome = functools.cache(lambda: _outcome(computation))
+        await self._environment.computing.run(outcome)
+        result, error = outcome()  # where the environment has left the computation out, it runs now
+        if error is not None:
+            raise error
+        return result[0]
+
     def now(self) -> datetime:
         return self._environment.clock.now()
 
@@ -282,6 +295,14 @@ class DispatchedClaims:
 
     async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
         await self._dispatcher.write(pod.uid, Call.POD_STATUS_PATCH, lambda: self._writer.report_extended(pod, status))
+
+
+def _outcome(computation: Callable[[], T]) -> tuple[list[T], BaseException | None]:
+    """What a computation returns, in a list, or what it raises."""
+    try:
+        return [computation()], None
+    except (Exception, SystemExit) as error:
+        return [], error
 
 
 async def _without_exit(work: Coroutine[Any, Any, T]) -> T:

@@ -13,7 +13,7 @@ from core_tests.cli.offline.test_explain import Run, run
 from core_tests.engine.input.manifests import Object, node, pod, write
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
-from kubestow.cli.why import Workload, workload_state
+from kubestow.cli.commands.why import Workload, workload_state
 
 __all__ = ["run"]
 

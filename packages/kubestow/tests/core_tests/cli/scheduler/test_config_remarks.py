@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kubestow.cli import main
-from kubestow.cli.inputs import SchedulerInput
+from kubestow.cli.input.scheduler import SchedulerInput
 from kubestow.cli.scheduler_app import SchedulerApp
 
 PLUGIN = """

@@ -11,7 +11,7 @@ import yaml
 
 from core_tests.descheduling.objects import node, pod, policy
 from kubestow.cli import main
-from kubestow.cli.inputs import SchedulerInput
+from kubestow.cli.input.scheduler import SchedulerInput
 from kubestow.errors import InputError
 from kubestow.rules.minors import Minor
 

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from kubestow import config
-from kubestow.cli import effective_flags as effective
 from kubestow.cli import main
-from kubestow.cli.flag_command import Flags
-from kubestow.cli.scheduler_flags import REMOVED, RUN, SECTIONS
+from kubestow.cli.flags import effective
+from kubestow.cli.flags.command import Flags
+from kubestow.cli.flags.scheduler import REMOVED, RUN, SECTIONS
 from kubestow.config import FeatureGates
 from kubestow.errors import ConfigurationError, InputError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kubestow.cli.scheduler_flags import RUN
+from kubestow.cli.flags.scheduler import RUN
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
 from kubestow.process import WallClock

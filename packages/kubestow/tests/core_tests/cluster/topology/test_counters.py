@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
+from functools import partial
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kubestow.api.core import Node, Pod
 from kubestow.api.selectors import EVERYTHING, NOTHING, Requirement, Selector
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.placed_pods import TERMS_CARRIED
 from kubestow.cluster.pods.affinity_terms import index_keys_of, selected_index_keys
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
@@ -153,6 +155,25 @@ def test_terms_are_removed_with_the_last_pod_that_carries_them() -> None:
     cluster.remove_pod(carriers[1].uid)
     assert list(cluster.carried_terms.terms_for(carriers[0].shape.index_keys)) == []
     assert cluster.carried_terms.version_for(carriers[0].shape.index_keys) > before
+
+
+def test_another_shape_with_terms_that_are_carried_already_is_no_event_of_terms() -> None:
+    cluster = Cluster()
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE}]}}
+    one, other = (
+        cluster.shapes.info(pod(name, cpu=cpu, node="n", affinity=affinity)) for name, cpu in (("p", "1"), ("q", "2"))
+    )
+    window, bits = cluster.change_window, []
+    changes = [partial(cluster.put_pod, one), partial(cluster.put_pod, other)]
+    changes += [partial(cluster.remove_pod, one.uid), partial(cluster.remove_pod, other.uid)]
+    for change in changes:
+        window.begin()
+        generation = window.generation
+        change()
+        window.begin()
+        bits.append(bool(window.bits(generation) & TERMS_CARRIED))
+    assert one.shape is not other.shape
+    assert bits == [True, False, False, True]
 
 
 def test_critical_paths_are_domains_with_eligible_nodes() -> None:

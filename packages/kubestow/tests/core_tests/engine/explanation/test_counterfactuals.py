@@ -196,6 +196,26 @@ def test_constraints_of_the_pod_are_relaxed() -> None:
     )
 
 
+def test_what_is_relaxed_leaves_the_rest_of_the_pod_as_it_is() -> None:
+    placed = [builders.pod("p", node="a", host_ports=[80])]
+    ports = [{"name": "host", "containerPort": 80, "hostPort": 80}, {"name": "own", "containerPort": 81}]
+    container = {"name": "c", "ports": ports}
+    nodes = [builders.node("a", labels={"disk": "ssd"})]
+    probe = builders.pod("probe", node_selector={"disk": "ssd"}, spec={"containers": [container]})
+    (without,) = [one for one in found(nodes, placed, probe) if one.text == "do without host ports: fits on a"]
+    changed_spec = without.change.on_pod(probe).spec
+    assert [port.host_port for port in changed_spec.containers[0].ports] == [0]
+    assert changed_spec.node_selector == {"disk": "ssd"}
+
+    selective = builders.pod("probe", node_selector={"disk": "ssd", "kubernetes.io/os": "plan9"})
+    dropped = [
+        one.change.on_pod(selective).spec.node_selector
+        for one in found(nodes, [], selective)
+        if one.text == "drop kubernetes.io/os=plan9 from the node selector: fits on a"
+    ]
+    assert dropped == [{"disk": "ssd"}]
+
+
 def test_several_constraints_are_relaxed_together() -> None:
     anti = {
         "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -290,6 +310,41 @@ def test_what_the_cluster_does_not_have_is_said_in_plain_words_before_the_messag
     plain = "1 node: the node is too small for the pod"
     assert explained.headline()[1:4] == [*explained.missing, plain]
     assert explained.headline()[4] == explained.message
+
+
+def test_claims_that_do_not_exist_are_what_the_cluster_does_not_have() -> None:
+    spec = {
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": "one-gpu"}],
+    }
+    explained = explain(ClusterObjects.of([builders.node("a")], [builders.pod("probe", spec=spec)]), "probe")
+    assert explained.missing == (
+        "the PersistentVolumeClaim default/data would have to exist",
+        "the ResourceClaim default/one-gpu would have to exist",
+    )
+
+
+def test_the_summary_has_the_groups_of_nodes_and_the_smallest_change() -> None:
+    nodes = [builders.node("a", cpu="1"), builders.node("b", cpu="1"), builders.node("c", taints=["t=:NoSchedule"])]
+    explained = explain(ClusterObjects.of(nodes, [builders.pod("probe", cpu="2")]), "probe")
+    summary = explained.summary()
+    assert [line for line in summary if line.startswith("  ")] == [
+        "  2 nodes: NodeResourcesFit: Insufficient cpu",
+        "  1 node: TaintToleration: node(s) had untolerated taint(s)",
+    ]
+    assert summary[-1] == "smallest change: request 1 cpu instead of 2: fits on 2 nodes, the best is a"
+    fitting = explain(ClusterObjects.of([builders.node("a")], [builders.pod("probe")]), "probe").summary()
+    assert not [line for line in fitting if line.startswith("  ") or not line]
+
+
+def test_a_change_that_helps_on_several_nodes_counts_them() -> None:
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "a"}}}
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    nodes = [builders.node(name, zone="z") for name in "ab"]
+    placed = [builders.pod("p", node="a", labels={"app": "a"})]
+    probe = builders.pod("probe", affinity=anti)
+    change = f"drop the required pod anti-affinity within {ZONE}"
+    assert f"{change}: fits on 2 nodes, the best is b" in texts(found(nodes, placed, probe))
 
 
 def test_the_summary_says_that_no_small_change_was_found() -> None:

@@ -14,7 +14,7 @@ from kubestow import config
 from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import PreBindPlugin
-from kubestow.framework.plugin_caller import PluginObserver
+from kubestow.framework.runtime.plugin_caller import PluginObserver
 from kubestow.framework.status import Status
 from kubestow.observability.observability import Observability
 from kubestow.observability.tracing.attempt_record import (

@@ -12,7 +12,7 @@ from kubestow.api.core import Pod
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupName
 from kubestow.framework.gang import Gang, Placement, Proposal
-from kubestow.framework.gang_runtime import GangRuntime
+from kubestow.framework.runtime.gang_runtime import GangRuntime
 from kubestow.framework.status import Code, Status
 from kubestow.plugins.gang_scheduling.topology_placement import TopologyPlacementGenerator
 from kubestow.testing import PluginHarness, node, pod

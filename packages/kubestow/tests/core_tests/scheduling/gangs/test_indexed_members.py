@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core_tests.scheduling.gangs.groups import gang_scheduling, group, member
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.evaluation_cache import EvaluationCache
+from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.scheduling.decision.node_selection import Scope
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision

@@ -10,7 +10,7 @@ import pytest
 from core_tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from core_tests.scheduling.fixture import SlowlyTerminatingCluster
 from kubestow.errors import APIError
-from kubestow.framework.plugin_caller import PluginObserver
+from kubestow.framework.runtime.plugin_caller import PluginObserver
 from kubestow.scheduling.observer import Observer
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time

@@ -1,0 +1,1 @@
+"""The commands of the scheduler, a module each; those of other distributions are entry points."""

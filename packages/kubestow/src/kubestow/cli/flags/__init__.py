@@ -1,0 +1,1 @@
+"""Flags as Kubernetes' components have them: their types, their catalogs, and the configuration that they make."""

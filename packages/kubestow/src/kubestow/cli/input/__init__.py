@@ -1,0 +1,1 @@
+"""What commands take in: clusters, schedulers, pods, and the options that name them."""

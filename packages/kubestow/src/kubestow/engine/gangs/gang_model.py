@@ -1,0 +1,432 @@
+"""The model of a gang's placements in CP-SAT: a solution, a bound for every placement, or the proof that there is none.
+
+Nodes that no constraint tells apart form a cell. A variable per kind and cell says how many pods of the kind are placed
+there. What the nodes of a cell take is a number of nodes for each pattern, a combination of pods to which a node cannot
+take another one; a cell of one node, and one with too many patterns, has the constraints of single nodes instead.
+
+Constraints are in families (one per resource, pod slots, host ports, affinity, anti-affinity, spreading), and a model
+can be built without some of them: that is how the families are found that together keep a gang from being placed.
+Searches are limited by the solver's deterministic time, so results do not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.nodes.columns import MISSING
+from kubestow.engine.gangs.gang_problem import (
+    AFFINITY,
+    ANTI_AFFINITY,
+    PORTS,
+    SLOTS,
+    SPREADING,
+    Attraction,
+    Domains,
+    Exclusion,
+    GangProblem,
+    Spread,
+)
+from kubestow.engine.placement import solvers
+
+Amounts = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+#: Nodes with more patterns are not merged.
+_MOST_PATTERNS = 500
+
+
+class Answer(Enum):
+    """What a search has found out."""
+
+    PLACED = "placed"
+    IMPOSSIBLE = "impossible"
+    OUT_OF_TIME = "out of time"
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """An answer; ``placed`` (int64, kinds by nodes) if there is a placement, a ``bound`` for the objective of all, and
+    the deterministic time spent.
+
+    The bound is the most pods that a placement has, or the fewest that it moves.
+    """
+
+    answer: Answer
+    placed: Amounts | None
+    bound: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What is to be placed: so many ``pods`` of some ``kinds`` (by number), or so many (``count``) of its ``parts``."""
+
+    kinds: frozenset[int] = frozenset()
+    pods: int = 0
+    parts: tuple[Quota, ...] = ()
+    count: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Cell:
+    """Nodes that no constraint tells apart (intp), and how many pods of each kind one of them takes, by kind."""
+
+    nodes: NDArray[np.intp]
+    capacity: Mapping[int, int]
+    patterns: NDArray[np.int64] | None = None
+
+    @property
+    def first(self) -> int:
+        """A node of the cell, which stands for all."""
+        return int(self.nodes[0])
+
+
+class GangModel:
+    """The model for placements on some nodes (``within``, bool per node), without the families in ``without``.
+
+    ``merges_nodes`` into cells; otherwise each node is one, and solutions that differ in nodes alike are different.
+    Raises InputError without OR-Tools.
+    """
+
+    def __init__(
+        self,
+        problem: GangProblem,
+        within: Mask,
+        quota: Quota,
+        *,
+        without: Collection[str] = (),
+        merges_nodes: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self._problem, self._without, self._seed = problem, frozenset(without), seed
+        self._cp = solvers.cp_model()
+        self._model = self._cp.CpModel()
+        self._cells = self._merged(within) if merges_nodes else self._single(within)
+        #: The variables by kind and cell, and those of the patterns of a cell.
+        self._placed: list[dict[int, Any]] = [{} for _ in problem.kinds]
+        self._patterns: dict[int, list[Any]] = {}
+        #: The number of pods that leave their nodes, if that is to be small.
+        self._moved: Any = None
+        for number, cell in enumerate(self._cells):
+            for kind, most in cell.capacity.items():
+                self._placed[kind][number] = self._model.new_int_var(0, most * len(cell.nodes), "")
+        self._presences: dict[tuple[int, str], dict[int, Any]] = {}
+        self._conflicts = [] if PORTS in self._without else list(_port_conflicts(problem))
+        for number, cell in enumerate(self._cells):
+            if cell.patterns is None:
+                self._constrain_node(number, cell)
+            else:
+                self._constrain_by_patterns(number, cell, cell.patterns)
+        for kind, each in enumerate(problem.kinds):
+            self._model.add(self._total([kind]) <= len(each.pods))
+        if ANTI_AFFINITY not in self._without:
+            for exclusion in problem.exclusions:
+                self._exclude(exclusion)
+        if AFFINITY not in self._without:
+            self._attract(problem.attractions)
+        if SPREADING not in self._without:
+            for spread in problem.spreads:
+                self._spread(spread)
+        self._model.add_bool_or([self._met(quota)])
+
+    # -- cells ---------------------------------------------------------------------------------------------------------
+
+    def _single(self, within: Mask) -> list[_Cell]:
+        """A cell for each node that takes a pod of the gang."""
+        capacity = self._capacity(within)
+        return [
+            _Cell(np.array([column]), _positive(capacity[:, column])) for column in np.flatnonzero(capacity.any(axis=0))
+        ]
+
+    def _merged(self, within: Mask) -> list[_Cell]:
+        """Cells of nodes with equal capacities and domains.
+
+        The domains of a key that tells all nodes apart, such as the host name, do not matter for anti-affinity, which
+        is then part of the patterns; those of a key for affinity and spreading do.
+        """
+        problem, capacity = self._problem, self._capacity(within)
+        taking = np.flatnonzero(capacity.any(axis=0))
+        columns = [row[taking] for row in capacity]
+        for resource, free in problem.free.items():
+            if resource not in self._without:
+                most = sum(kind.requests.get(resource, 0) * len(kind.pods) for kind in problem.kinds)
+                columns.append(np.minimum(free, most)[taking])
+        if SLOTS not in self._without:
+            columns.append(np.minimum(problem.slots, sum(len(kind.pods) for kind in problem.kinds))[taking])
+        for exclusion in problem.exclusions:
+            of_node = exclusion.domains.of_node[taking]
+            columns.append(of_node != MISSING if exclusion.domains.are_single_nodes else of_node)
+        columns += [each.domains.of_node[taking] for each in problem.attractions]
+        for spread in problem.spreads:
+            columns += [spread.domains.of_node[taking], spread.included[taking]]
+        _, cell_of_node = np.unique(np.array(columns, np.int64), axis=1, return_inverse=True)
+        cells: list[_Cell] = []
+        for number in range(int(cell_of_node.max(initial=-1)) + 1):
+            nodes = taking[cell_of_node == number]
+            of_kind = _positive(capacity[:, nodes[0]])
+            patterns = self._node_patterns(int(nodes[0]), of_kind) if len(nodes) > 1 else None
+            if patterns is None:
+                cells += [_Cell(nodes[[position]], of_kind) for position in range(len(nodes))]
+            else:
+                cells.append(_Cell(nodes, of_kind, patterns))
+        return cells
+
+    def _capacity(self, within: Mask) -> Amounts:
+        """How many pods of each kind fit on each node by themselves, int64 (kinds, nodes)."""
+        rows = [self._problem.capacity(number, self._without) for number in range(len(self._problem.kinds))]
+        return np.where(within, np.array(rows, np.int64).reshape(len(rows), -1), 0)
+
+    def _node_patterns(self, node: int, capacity: Mapping[int, int]) -> NDArray[np.int64] | None:
+        """The combinations of pods to which a node cannot take another one, int64 (patterns, kinds of ``capacity``).
+
+        None if there are too many.
+        """
+        problem, kinds = self._problem, list(capacity)
+        if math.prod(capacity[kind] + 1 for kind in kinds[:-1]) > _MOST_PATTERNS:
+            return None
+        requests = [
+            ([problem.kinds[kind].requests.get(name, 0) for kind in kinds], int(free[node]))
+            for name, free in problem.free.items()
+            if name not in self._without
+        ]
+        if SLOTS not in self._without:
+            requests.append(([1] * len(kinds), int(problem.slots[node])))
+        found = np.array(list(product(*(range(capacity[kind] + 1) for kind in kinds[:-1]))), np.int64)
+        last = np.full(len(found), capacity[kinds[-1]], np.int64)
+        for amounts, free in requests:
+            used = found @ np.array(amounts[:-1], np.int64)
+            if amounts[-1]:
+                last = np.minimum(last, (free - used) // amounts[-1])
+            last[used > free] = -1
+        found = np.column_stack([found, last])[last >= 0]
+        for one, other in self._separate_on(node):
+            if one in capacity and other in capacity:
+                positions = kinds.index(one), kinds.index(other)
+                if one == other:
+                    found[:, positions[0]] = np.minimum(found[:, positions[0]], 1)
+                else:
+                    both = (found[:, positions[0]] > 0) & (found[:, positions[1]] > 0)
+                    without = [found.copy(), found.copy()]
+                    for copy, position in zip(without, positions, strict=True):
+                        copy[both, position] = 0
+                    found = np.concatenate(without)
+        found = np.unique(found, axis=0)
+        if len(found) > _MOST_PATTERNS:
+            return None
+        exceeded_by = (found[None, :, :] >= found[:, None, :]).all(axis=2).sum(axis=1)
+        largest: NDArray[np.int64] = found[exceeded_by == 1]  # by itself alone
+        return largest
+
+    def _separate_on(self, node: int) -> Iterator[tuple[int, int]]:
+        """The pairs of kinds that cannot be on a node together, of a kind with itself if it has one pod at most."""
+        if PORTS not in self._without:
+            yield from _port_conflicts(self._problem)
+        if ANTI_AFFINITY not in self._without:
+            for exclusion in self._problem.exclusions:
+                if exclusion.domains.of_node[node] != MISSING:
+                    yield exclusion.kinds
+
+    # -- searches ----------------------------------------------------------------------------------------------------
+
+    def solve(self, limit: float) -> Solution:
+        """A placement that satisfies all constraints, with as many pods as it finds within the limit."""
+        if self._moved is None:
+            self._model.maximize(self._total(range(len(self._placed))))
+        else:
+            self._model.minimize(self._moved)
+        solver = self._cp.CpSolver()
+        solver.parameters.max_deterministic_time = max(limit, 0.01)
+        solver.parameters.random_seed = self._seed
+        solver.parameters.num_workers = 1
+        status = solver.solve(self._model)
+        seconds = float(solver.response_proto.deterministic_time)
+        if status == self._cp.INFEASIBLE:
+            return Solution(Answer.IMPOSSIBLE, None, 0, seconds)
+        if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
+            pods = sum(len(kind.pods) for kind in self._problem.kinds) if self._moved is None else 0
+            return Solution(Answer.OUT_OF_TIME, None, pods, seconds)
+        placed = np.zeros((len(self._placed), len(self._problem.node_names)), np.int64)
+        for number, cell in enumerate(self._cells):
+            self._put(placed, cell, number, solver)
+        bound = solver.best_objective_bound
+        rounded = math.floor(bound + 1e-6) if self._moved is None else math.ceil(bound - 1e-6)
+        return Solution(Answer.PLACED, placed, rounded, seconds)
+
+    def _put(self, placed: Amounts, cell: _Cell, number: int, solver: Any) -> None:
+        """Put the pods of a cell on its nodes, as its patterns say."""
+        counts = {kind: solver.value(self._placed[kind][number]) for kind in cell.capacity}
+        if cell.patterns is None:
+            for kind, count in counts.items():
+                placed[kind, cell.first] = count
+            return
+        used = (
+            pattern
+            for pattern, variable in zip(cell.patterns, self._patterns[number], strict=True)
+            for _ in range(solver.value(variable))
+        )
+        for node, pattern in zip(cell.nodes.tolist(), used, strict=False):
+            for kind, most in zip(counts, pattern.tolist(), strict=True):
+                placed[kind, node] = min(most, counts[kind])
+                counts[kind] -= placed[kind, node]
+
+    def keep_in_place(self, existing: Amounts, most: int) -> None:
+        """Prefer solutions that move few pods, ``most`` of them at most, over those that place many.
+
+        ``existing`` (int64, kinds by nodes) are pods that are on nodes now. The model must not merge nodes.
+        """
+        moved = []
+        for kind, row in enumerate(existing):
+            cells = {self._cells[number].first: variable for number, variable in self._placed[kind].items()}
+            for node in np.flatnonzero(row).tolist():
+                there = int(row[node])
+                leaving = self._model.new_int_var(0, there, "")
+                self._model.add(leaving >= there - cells.get(node, 0))
+                moved.append(leaving)
+        self._model.add(self._sum(moved) <= most)
+        self._moved = self._sum(moved)
+
+    def forbid(self, placed: Amounts) -> None:
+        """Exclude one solution, of a model that does not merge nodes."""
+        differs = []
+        for kind, variables in enumerate(self._placed):
+            for number, variable in variables.items():
+                value = int(placed[kind, self._cells[number].first])
+                for bound in (variable <= value - 1, variable >= value + 1):
+                    literal = self._model.new_bool_var("")
+                    self._model.add(bound).only_enforce_if(literal)
+                    differs.append(literal)
+        self._model.add_bool_or(differs)
+
+    # -- constraints ---------------------------------------------------------------------------------------------------
+
+    def _constrain_node(self, number: int, cell: _Cell) -> None:
+        """What a node takes by its amounts, slots and ports."""
+        problem, kinds = self._problem, self._problem.kinds
+        here = {kind: self._placed[kind][number] for kind in cell.capacity}
+        if SLOTS not in self._without:
+            self._model.add(self._sum(here.values()) <= int(problem.slots[cell.first]))
+        for resource, free in problem.free.items():
+            amounts = {kind: kinds[kind].requests.get(resource, 0) for kind in here}
+            using = [kind for kind, amount in amounts.items() if amount]
+            if using and resource not in self._without:
+                unit = int(np.gcd.reduce([amounts[kind] for kind in using]))
+                weights = [amounts[kind] // unit for kind in using]
+                used = self._cp.LinearExpr.weighted_sum([here[kind] for kind in using], weights)
+                self._model.add(used <= int(free[cell.first]) // unit)
+        for one, other in self._conflicts:
+            if one in here and other in here and one != other:
+                self._model.add(here[one] + here[other] <= 1)
+
+    def _constrain_by_patterns(self, number: int, cell: _Cell, patterns: NDArray[np.int64]) -> None:
+        variables = self._patterns[number] = [self._model.new_int_var(0, len(cell.nodes), "") for _ in patterns]
+        self._model.add(self._sum(variables) <= len(cell.nodes))
+        for kind, most in zip(cell.capacity, patterns.T.tolist(), strict=True):
+            room = self._cp.LinearExpr.weighted_sum(variables, most)
+            self._model.add(self._placed[kind][number] <= room)
+
+    def _exclude(self, exclusion: Exclusion) -> None:
+        """Keep pods of two kinds apart; on single nodes the patterns of merged cells do so already."""
+        (one, other), domains = exclusion.kinds, exclusion.domains
+        if one == other:
+            for variables in self._by_domain(one, domains, merged=not domains.are_single_nodes).values():
+                self._model.add(self._sum(variables) <= 1)
+            return
+        here, there = (self._presence(kind, domains, merged=not domains.are_single_nodes) for kind in (one, other))
+        for domain in here.keys() & there.keys():
+            self._model.add_bool_or([here[domain].negated(), there[domain].negated()])
+
+    def _attract(self, attractions: Sequence[Attraction]) -> None:
+        for each in attractions:
+            supporting = [self._by_domain(kind, each.domains) for kind in each.supporters]
+            first: list[Any] = []
+            for domain, literal in self._presence(each.kind, each.domains).items():
+                if each.existing[domain]:
+                    continue
+                support = [variable for by_domain in supporting for variable in by_domain.get(domain, ())]
+                if each.may_be_first:
+                    support.append(self._model.new_bool_var(""))
+                    first.append(support[-1])
+                self._model.add(self._sum(support) >= 1).only_enforce_if(literal)
+            self._model.add(self._sum(first) <= 1)
+
+    def _spread(self, spread: Spread) -> None:
+        """The least is that of the end, which is no less than when the last pod of a domain was placed."""
+        domains, existing = spread.domains, spread.existing
+        eligible = [domain for domain in np.flatnonzero(spread.eligible).tolist() if domain != MISSING]
+        least: Any = 0
+        if len(eligible) >= spread.min_domains:
+            counted = sum(len(self._problem.kinds[kind].pods) for kind in spread.counted)
+            least = self._model.new_int_var(0, int(existing[eligible].min()) + counted, "")
+            added = [self._by_domain(kind, domains, included=spread.included) for kind in spread.counted]
+            for domain in eligible:
+                variables = [variable for by_domain in added for variable in by_domain.get(domain, ())]
+                self._model.add(least <= int(existing[domain]) + self._sum(variables))
+        own = {}
+        if spread.kind in spread.counted:
+            own = self._by_domain(spread.kind, domains, included=spread.included)
+        for domain, literal in self._presence(spread.kind, domains).items():
+            placed = self._sum(own[domain]) if domain in own else int(spread.counts_itself)
+            self._model.add(int(existing[domain]) + placed - least <= spread.max_skew).only_enforce_if(literal)
+
+    def _met(self, quota: Quota) -> Any:
+        """A literal that implies that a quota is met."""
+        literal = self._model.new_bool_var("")
+        if quota.parts:
+            self._model.add(self._sum([self._met(part) for part in quota.parts]) >= quota.count).only_enforce_if(
+                literal
+            )
+        else:
+            self._model.add(self._total(quota.kinds) >= quota.pods).only_enforce_if(literal)
+        return literal
+
+    def _presence(self, kind: int, domains: Domains, *, merged: bool = True) -> dict[int, Any]:
+        """A literal per domain of a topology key: whether it has a pod of a kind."""
+        known = self._presences.get((kind, domains.key))
+        if known is None:
+            known = self._presences[kind, domains.key] = {}
+            for domain, variables in self._by_domain(kind, domains, merged=merged).items():
+                literal = known[domain] = self._model.new_bool_var("")
+                for variable in variables:
+                    self._model.add(variable == 0).only_enforce_if(literal.negated())
+                self._model.add(self._sum(variables) >= 1).only_enforce_if(literal)
+        return known
+
+    def _by_domain(
+        self, kind: int, domains: Domains, *, included: Mask | None = None, merged: bool = True
+    ) -> dict[int, list[Any]]:
+        """The variables of a kind by domain, without nodes that have none; maybe without those of merged cells."""
+        found: dict[int, list[Any]] = {}
+        for number, variable in self._placed[kind].items():
+            cell = self._cells[number]
+            domain = int(domains.of_node[cell.first])
+            if domain != MISSING and (included is None or included[cell.first]) and (merged or cell.patterns is None):
+                found.setdefault(domain, []).append(variable)
+        return found
+
+    def _total(self, kinds: Iterable[int]) -> Any:
+        return self._sum([variable for kind in kinds for variable in self._placed[kind].values()])
+
+    def _sum(self, variables: Iterable[Any]) -> Any:
+        return self._cp.LinearExpr.sum(list(variables))
+
+
+def _positive(capacity: Amounts) -> dict[int, int]:
+    """The kinds with a capacity above 0."""
+    return {kind: most for kind, most in enumerate(capacity.tolist()) if most > 0}
+
+
+def _port_conflicts(problem: GangProblem) -> Iterator[tuple[int, int]]:
+    """The pairs of kinds whose host ports exclude each other on a node."""
+    for one, other in combinations(range(len(problem.kinds)), 2):
+        pairs = product(problem.kinds[one].host_ports, problem.kinds[other].host_ports)
+        if any(port.conflicts_with(taken) for port, taken in pairs):
+            yield one, other

@@ -1,0 +1,310 @@
+"""What a placement of a gang has to respect, as arrays: a relaxation of what the scheduler's filters say.
+
+The pods of a gang are in kinds that no filter tells apart. Filters that look at a node alone are masks; requests, pod
+slots and host ports are amounts; between pods of the gang there are anti-affinity, affinity and hard spreading. Every
+constraint here is necessary: the engine accepts no placement that violates one, in whatever order the pods are placed.
+What is not here (filters of other projects, the order of placements) the engine finds when it verifies a solution.
+
+A problem is a copy: it stays as it is when the cluster changes, so it can be searched beside the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.columns import MISSING
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.topology.domains import DomainSums
+from kubestow.engine.placement.modelled_pods import filter_plugin, passes_without_pods
+from kubestow.framework.profile import Profile
+from kubestow.plugins.inter_pod_affinity import ANTI_AFFINITY as REPELLED
+from kubestow.plugins.inter_pod_affinity import EXISTING_ANTI_AFFINITY as REPELLED_BY_EXISTING
+from kubestow.plugins.inter_pod_affinity import InterPodAffinity
+from kubestow.plugins.node_ports import NodePorts
+from kubestow.plugins.node_resources.fit import NodeResourcesFit
+from kubestow.plugins.pod_topology_spread.constraints import selected_label_keys
+from kubestow.plugins.pod_topology_spread.pod_topology_spread import PodTopologySpread
+from kubestow.rules.pods import HostPort
+
+Amounts = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+#: The families of constraints beside the resources, which are families by their names.
+SLOTS, PORTS, ANTI_AFFINITY, AFFINITY, SPREADING = (
+    "pods per node",
+    "host ports",
+    "pod anti-affinity",
+    "pod affinity",
+    "topology spread",
+)
+
+#: Its rejections stay when further pods are placed, so it counts as a filter that looks at the node alone.
+_LASTING = frozenset({"NodePorts"})
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Pods of a gang that no filter tells apart, and that are of the same ``group`` within a composite one.
+
+    ``passes`` (bool per node) are the nodes that pass all filters that further pods do not influence; ``requests`` are
+    positive, in millicores, bytes or counts.
+    """
+
+    pods: Sequence[PodInfo]
+    group: Hashable
+    requests: Mapping[str, int]
+    host_ports: Sequence[HostPort]
+    passes: Mask
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the first of the pods."""
+        return self.pods[0].shape
+
+    @property
+    def name(self) -> str:
+        """The name of the first of the pods, and how many others there are."""
+        others = len(self.pods) - 1
+        return self.pods[0].key + (f" and {others:,} more" if others else "")
+
+
+@dataclass(frozen=True, eq=False)
+class Domains:
+    """The domains of a topology key: ``of_node`` (int32 per node) has their numbers, MISSING without the label."""
+
+    key: str
+    of_node: NDArray[np.int32]
+    number: int
+
+    @classmethod
+    def of(cls, nodes: Nodes, key: str) -> Domains:
+        """The domains of a key among nodes."""
+        return cls(key, nodes.label(key).copy(), len(nodes.label_values(key)))
+
+    def add_to(self, digest: blake2b) -> None:
+        """Add the domains to a digest."""
+        digest.update(self.key.encode())
+        digest.update(self.of_node.tobytes())
+
+    @cached_property
+    def are_single_nodes(self) -> bool:
+        """Whether each domain is one node, as those of the host name are."""
+        return bool((np.bincount(self.of_node[self.of_node != MISSING]) <= 1).all())
+
+
+@dataclass(frozen=True, eq=False)
+class Exclusion:
+    """No domain has pods of both kinds (by number); of a single kind, no domain has two."""
+
+    kinds: tuple[int, int]
+    domains: Domains
+
+
+@dataclass(frozen=True, eq=False)
+class Attraction:
+    """A pod of ``kind`` needs another in its domain: an ``existing`` one (bool by domain), or of the ``supporters``.
+
+    With ``may_be_first`` one pod of the kind needs none.
+    """
+
+    kind: int
+    domains: Domains
+    existing: Mask
+    supporters: frozenset[int]
+    may_be_first: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Where pods of ``kind`` are, the pods that count exceed the least of all domains by ``max_skew`` at most.
+
+    ``existing`` (int64 by domain) are the pods that count before, ``eligible`` the domains (bool) that the least is
+    taken of, ``included`` (bool per node) the nodes that count, ``counted`` the kinds that do. The least is 0 if there
+    are fewer than ``min_domains``. A pod ``counts_itself`` where it is to be placed even if it does not count later.
+    """
+
+    kind: int
+    domains: Domains
+    existing: Amounts
+    eligible: Mask
+    included: Mask
+    counted: frozenset[int]
+    max_skew: int
+    min_domains: int
+    counts_itself: bool
+
+
+@dataclass(frozen=True, eq=False)
+class GangProblem:
+    """The pods of a gang without a node, and what a placement has to respect.
+
+    ``free`` has the free amounts by resource, ``slots`` the free pod slots, int64 per node; none is negative.
+    """
+
+    node_names: Sequence[str]
+    kinds: Sequence[Kind]
+    free: Mapping[str, Amounts]
+    slots: Amounts
+    exclusions: Sequence[Exclusion]
+    attractions: Sequence[Attraction]
+    spreads: Sequence[Spread]
+
+    def digest(self) -> bytes:
+        """Equal for problems that have the same placements, with the same pods on the same nodes."""
+        digest = blake2b(digest_size=16)
+        digest.update("\0".join(self.node_names).encode())
+        for kind in self.kinds:
+            uids = sorted(pod.uid for pod in kind.pods)
+            digest.update(repr((uids, sorted(kind.requests.items()), kind.host_ports)).encode())
+            digest.update(kind.passes.tobytes())
+        for name, free in sorted(self.free.items()):
+            digest.update(name.encode())
+            digest.update(free.tobytes())
+        digest.update(self.slots.tobytes())
+        for exclusion in self.exclusions:
+            digest.update(repr(exclusion.kinds).encode())
+            exclusion.domains.add_to(digest)
+        for attraction in self.attractions:
+            supporters = sorted(attraction.supporters)
+            digest.update(repr((attraction.kind, supporters, attraction.may_be_first)).encode())
+            digest.update(attraction.existing.tobytes())
+            attraction.domains.add_to(digest)
+        for spread in self.spreads:
+            terms = spread.kind, sorted(spread.counted), spread.max_skew, spread.min_domains, spread.counts_itself
+            digest.update(repr(terms).encode())
+            for array in (spread.existing, spread.eligible, spread.included):
+                digest.update(array.tobytes())
+            spread.domains.add_to(digest)
+        return digest.digest()
+
+    def capacity(self, number: int, without: Collection[str] = ()) -> Amounts:
+        """How many pods of a kind (by number) fit on each node by themselves, int64 per node.
+
+        Families of constraints, such as the name of a resource, can be left out.
+        """
+        kind = self.kinds[number]
+        found = np.where(kind.passes, len(kind.pods), 0)
+        if SLOTS not in without:
+            found = np.minimum(found, self.slots)
+        for resource, amount in kind.requests.items():
+            if resource not in without:
+                found = np.minimum(found, self.free[resource] // amount)
+        if kind.host_ports and PORTS not in without:
+            found = np.minimum(found, 1)
+        return found
+
+
+def formulate_gang(cluster: Cluster, profile: Profile, groups: Iterable[Iterable[PodInfo]]) -> GangProblem:
+    """The problem of a gang on a cluster as it is. Raises PluginError.
+
+    The pods of each of the ``groups`` have no node, and can be modelled
+    (:func:`kubestow_lab.flow.equivalence.why_not_modelled`).
+    """
+    members = [list(pods) for pods in groups]
+    # The labels that pods of the gang select each other by matter as soon as one of them is placed.
+    keys: set[str] = set()
+    for shape in {pod.shape for pods in members for pod in pods}:
+        keys |= shape.affinity_terms.label_keys | selected_label_keys(shape.spec.topology_spread_constraints)
+    alike: dict[tuple[Hashable, ...], list[PodInfo]] = {}
+    for number, pods in enumerate(members):
+        for pod in pods:
+            labels = frozenset((key, value) for key, value in pod.labels.items() if key in keys)
+            alike.setdefault((number, pod.namespace, labels, profile.evaluations.group(pod)), []).append(pod)
+    nodes, fit = cluster.all_nodes(), filter_plugin(profile, NodeResourcesFit)
+    filters_ports = filter_plugin(profile, NodePorts) is not None
+    kinds = []
+    for (group, *_), same in alike.items():
+        pod = same[0]
+        passes = passes_without_pods(profile.evaluations.of(pod).find_feasible(pod), lasting=_LASTING)
+        requests = dict(fit.checked_requests(pod.shape.requests)) if fit is not None else {}
+        ports = tuple(pod.shape.host_ports) if filters_ports else ()
+        kinds.append(Kind(same, group, requests, ports, passes))
+    exclusions: list[Exclusion] = []
+    attractions: list[Attraction] = []
+    affinity = filter_plugin(profile, InterPodAffinity)
+    if affinity is not None:
+        exclusions, attractions = _affinity(affinity, nodes, kinds)
+    spreading = filter_plugin(profile, PodTopologySpread)
+    names = sorted({name for kind in kinds for name in kind.requests})
+    return GangProblem(
+        list(nodes.names),
+        kinds,
+        {name: np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in names},
+        np.maximum(nodes.allowed_pods - nodes.pod_count, 0),
+        exclusions,
+        attractions,
+        [] if spreading is None else _spreads(spreading, nodes, kinds),
+    )
+
+
+# -- between pods ------------------------------------------------------------------------------------------------------
+
+
+def _affinity(
+    plugin: InterPodAffinity, nodes: Nodes, kinds: Sequence[Kind]
+) -> tuple[list[Exclusion], list[Attraction]]:
+    """Affinity and anti-affinity between the kinds; what existing pods exclude is taken out of ``kind.passes``."""
+    states = [plugin.state_of(kind.pods[0]) for kind in kinds]
+    exclusions: list[Exclusion] = []
+    attractions: list[Attraction] = []
+    for number, (kind, state) in enumerate(zip(kinds, states, strict=True)):
+        terms = kind.shape.affinity_terms
+        keys = state.verdict_keys(nodes)
+        kind.passes[(keys == REPELLED_BY_EXISTING) | (keys == REPELLED)] = False
+        for key in sorted(terms.required_anti_topology_keys & nodes.label_keys):
+            repelled = state.repelled_by(key)
+            for other, each in enumerate(kinds):
+                if repelled(each.shape):
+                    exclusions.append(Exclusion((number, other), Domains.of(nodes, key)))
+        supporters = frozenset(other for other, each in enumerate(kinds) if state.matches_affinity(each.shape))
+        counted = {key: state.counts[key].affinity for key in terms.required_topology_keys if key in state.counts}
+        totals = [sums.total for sums in counted.values() if sums is not None]
+        for key in sorted(terms.required_topology_keys):
+            sums = counted.get(key)
+            if sums is None:  # no node has the key
+                kind.passes[:] = False
+                continue
+            domains = Domains.of(nodes, key)
+            kind.passes[domains.of_node == MISSING] = False
+            may_be_first = state.matches_own_affinity and not any(totals)
+            attractions.append(Attraction(number, domains, sums.by_domain > 0, supporters - {number}, may_be_first))
+    return exclusions, attractions
+
+
+def _spreads(plugin: PodTopologySpread, nodes: Nodes, kinds: Sequence[Kind]) -> list[Spread]:
+    """The hard constraints of the kinds. Those that share their counts with others are left to the engine."""
+    spreads: list[Spread] = []
+    for number, kind in enumerate(kinds):
+        hard = plugin.hard_constraints(kind.shape)
+        for constraint, sums in () if hard is None else hard.counts():
+            domains = Domains.of(nodes, constraint.topology_key)
+            kind.passes[domains.of_node == MISSING] = False
+            if not isinstance(sums, DomainSums):
+                continue
+            eligible = np.zeros(domains.number, np.bool_)
+            eligible[sums.present] = True
+            counted = frozenset(
+                other for other, each in enumerate(kinds) if constraint.counts(each.shape, kind.shape.namespace)
+            )
+            spreads.append(
+                Spread(
+                    number,
+                    domains,
+                    sums.by_domain.copy(),
+                    eligible,
+                    sums.eligible.copy(),
+                    counted,
+                    constraint.max_skew,
+                    constraint.min_domains,
+                    counts_itself=constraint.matches(kind.shape.labels),
+                )
+            )
+    return spreads

@@ -1,0 +1,64 @@
+"""Which pods a model of placements can describe, and how nodes pass filters before any pod is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.changes.events import POD_BITS
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.evaluation.feasibility import Feasibility
+from kubestow.framework.interface import FilterPlugin
+from kubestow.framework.profile import Profile
+from kubestow.plugins.node_resources.fit import NodeResourcesFit
+
+Mask = NDArray[np.bool_]
+
+P = TypeVar("P", bound=FilterPlugin)
+
+
+def why_not_modelled(profile: Profile, pod: PodInfo, *, with_gang: bool = False) -> str:
+    """Why a pod cannot be part of a problem, empty if it can. Raises PluginError.
+
+    Pods of a gang cannot, except in a problem that is about the gang as a whole (``with_gang``).
+    """
+    if pod.shape.spec.volumes:
+        return "has volumes"
+    if pod.spec.resource_claims:
+        return "has resource claims"
+    if not with_gang and profile.gangs.gang_of(pod) is not None:
+        return "is in a gang"
+    fit = filter_plugin(profile, NodeResourcesFit)
+    if fit is None:
+        return f"profile {profile.scheduler_name} does not filter by resources"
+    if any(fit.is_backed_by_devices(name) for name, amount in pod.shape.requests.items() if amount):
+        return "requests devices"
+    return ""
+
+
+def passes_without_pods(found: Feasibility, *, lasting: Collection[str] = ()) -> Mask:
+    """The nodes that pass the filters that no pod on any node influences, bool; none if PreFilter rejects the pod.
+
+    ``lasting`` are further filters to respect, whose rejections stay when more pods are placed.
+    """
+    candidates = None if found.tried_nominated_node_only else found.candidates
+    if candidates is None:
+        return np.zeros(len(found.passing), np.bool_)
+    static = {
+        results.plugin.name
+        for results in found.filters.active
+        if (reads := results.invalidation_mask) is not None and not reads.all_bits & POD_BITS
+    }
+    mask = candidates.copy()
+    for result in found.filter_results():
+        if result.plugin in static or result.plugin in lasting:
+            mask &= ~result.rejects
+    return mask
+
+
+def filter_plugin(profile: Profile, kind: type[P]) -> P | None:
+    """The Filter plugin of a class, None if the profile has none."""
+    return next((plugin for plugin in profile.runtime.plugins.filter if isinstance(plugin, kind)), None)
