@@ -13,20 +13,24 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from random import Random
 from statistics import quantiles
 from tempfile import TemporaryDirectory
 from time import monotonic, perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from benchmarks.clusters import HOSTNAME, real_node, real_pod
 from benchmarks.harness import Row
-from benchmarks.measurement import cpu_seconds, peak_mb
+from benchmarks.measurement import cpu_seconds, peak_mb, resident_mb
+from benchmarks.shadow_traffic import initial_objects, mixed_pod
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.process import WallClock
+from kubestow.scheduling.events.resources import resource_of
 from kubestow_lab.apiserver_process import apiserver_process
 
 _CONCURRENCY = 16
@@ -159,27 +163,37 @@ async def end_to_end(
 
 
 async def shadow_end_to_end(
-    nodes: int = 5000, pods: int = 6000, rate: float = 200.0, flags: Sequence[str] = ()
+    nodes: int = 5000,
+    pods: int = 6000,
+    rate: float = 200.0,
+    traffic: Literal["copies", "mixed"] = "copies",
+    flags: Sequence[str] = (),
 ) -> AsyncIterator[Row]:
     """A shadow beside a scheduler over HTTP: the CPU time and the memory of both.
+
+    Pods are copies of one, or of 20 kinds with requests of their own on nodes that have a pod each.
 
     Embedded API server, scheduler, shadow and submitter run in separate processes; pods are created at a constant rate.
     The CPU time of the shadow until it has compared all pods, per decision, and as a part of a core while pods are
     created. Flags of the scheduler follow ``--``.
     """
     async with _server() as (url, transport):
-        await _create(transport, _NODES, [_node(number) for number in range(nodes)])
+        if traffic == "copies":
+            await _create(transport, _NODES, [_node(number) for number in range(nodes)])
+            bodies = map(_pod, itertools.count())
+        else:
+            await _create_mixed(transport, nodes)
+            bodies = map(partial(_mixed_pod, Random(0)), itertools.count())
         scheduler = await _scheduler(url, "--leader-elect=false", *flags)
         assert scheduler.stderr is not None
         draining = asyncio.create_task(_drain(scheduler.stderr))
         with TemporaryDirectory() as folder:
             output = Path(folder, "decisions.json")
             shadow = await _shadow(url, output)
-            names = itertools.count()
             while not _lines(output):  # it does not compare what was decided before its lists
-                await _create(transport, _PODS, [_pod(next(names))])
+                await _create(transport, _PODS, [next(bodies)])
                 await asyncio.sleep(0.2)
-            await _create(transport, _PODS, [_pod(next(names)) for _ in range(_WARM_UP)])
+            await _create(transport, _PODS, list(itertools.islice(bodies, _WARM_UP)))
             await _compared(output, _WARM_UP)
             processes = {"the scheduler": scheduler.pid, "the shadow": shadow.pid}
             before = {name: cpu_seconds(pid) for name, pid in processes.items()}
@@ -188,7 +202,7 @@ async def shadow_end_to_end(
             async with asyncio.TaskGroup() as tasks:
                 for number in range(pods):
                     await asyncio.sleep(max(0.0, began + number / rate - perf_counter()))
-                    tasks.create_task(transport.request("POST", _PODS, _pod(next(names))))
+                    tasks.create_task(transport.request("POST", _PODS, next(bodies)))
             seconds = perf_counter() - began
             await _compared(output, compared + pods)
             for name, pid in processes.items():
@@ -196,6 +210,7 @@ async def shadow_end_to_end(
                 figures = {
                     "ms of CPU per pod": spent / pods * 1e3,
                     "% of a core": spent / seconds * 100,
+                    "MB": resident_mb(pid),
                     "MB at most": peak_mb(pid),
                 }
                 yield name, figures
@@ -206,6 +221,25 @@ async def shadow_end_to_end(
                 process.terminate()
                 await process.wait()
         await draining
+
+
+async def _create_mixed(transport: Transport, nodes: int) -> None:
+    """Create nodes with pods, volumes, and what else there is before mixed pods."""
+    for resource, objects in itertools.groupby(initial_objects(nodes), lambda obj: resource_of(type(obj))):
+        path = f"{resource.prefix}/{'namespaces/default/' if resource.namespaced else ''}{resource.plural}"
+        await _create(transport, path, [_created(obj) for obj in objects])
+
+
+def _mixed_pod(random: Random, number: int) -> bytes:
+    return _created(mixed_pod(random, number))
+
+
+def _created(obj: Any) -> bytes:
+    """The body of a request that creates an object on a server that knows no priority classes."""
+    document = msgspec.to_builtins(obj)
+    document["metadata"].pop("resourceVersion", None)
+    document["spec"].pop("priority", None)
+    return msgspec.json.encode(document)
 
 
 async def _compared(output: Path, count: int) -> None:

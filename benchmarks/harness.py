@@ -44,7 +44,7 @@ _SCENARIOS = {
     "end_to_end": ("end-to-end", "shadow-end-to-end", "shared-claim", "failover", "startup"),
     "dashboard": ("dashboard",),
     "devcluster": ("apiserver", "controllers", "up"),
-    "job_queues": ("job-queues", "queue-planning"),
+    "job_queues": ("job-queues", "queue-planning", "without-queues"),
     "offline": ("explain", "gangs", "flow", "deschedule", "fgd"),
     "simulation": ("simulation", "drivers"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from cProfile import Profile
 from dataclasses import dataclass
 from random import Random
 from statistics import mean
@@ -14,7 +15,7 @@ import numpy as np
 
 from benchmarks.harness import Rows, chosen
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.testing import builders
+from kubestow.testing import SchedulerHarness, builders, in_virtual_time
 from kubestow_contrib.queues.availability import Availability, Demand, Occupation, PodKind
 from kubestow_contrib.queues.configuration import BackfillMode, JobQueuesArgs, QueueArgs, read_queues
 from kubestow_contrib.queues.jobs import JobRecord
@@ -207,3 +208,23 @@ def queue_planning(nodes: int = 5_000, waiting: int = 1_000, running: int = 1_00
         made = plan(situation, Policy(mode=mode))
         reserved = sum(delay.reservation is not None for delay in made.delays.values())
         yield mode, {"s of CPU": process_time() - began, "jobs running": len(started), "reservations": reserved}
+
+
+def without_queues(nodes: int = 200, pods: int = 1_500) -> Rows:
+    """Python calls for each pod of a scheduler that enables no queue, and those in contributed plugins."""
+    profiler = Profile()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        await harness.settle()
+        made = builders.pods(pods, cpu="100m")
+        profiler.enable()
+        for pod in made:
+            harness.cluster.put(pod)
+        await harness.settle()
+        profiler.disable()
+
+    in_virtual_time(scenario, *(builders.node(f"n{n:03}", cpu="64", memory="256Gi") for n in range(nodes)))
+    profiler.create_stats()
+    calls = {place: found[1] for place, found in profiler.stats.items()}
+    contributed = sum(count for (file, _, _), count in calls.items() if "kubestow_contrib" in file)
+    yield "no queues", {"calls/pod": sum(calls.values()) / pods, "calls of contrib": contributed}

@@ -13,13 +13,14 @@ import msgspec
 from benchmarks.clusters import ZONE, Engine, node, pod
 from benchmarks.harness import Rows, chosen
 from benchmarks.measurement import Spent, measured, print_profile
+from benchmarks.shadow_traffic import Traffic, WatchEvent, mixed_traffic
 from kubestow import config, gc_tuning
 from kubestow.api.core import Pod
 from kubestow.api.meta import decode
 from kubestow.client.watch_decoding import ObjectDecoder, WatchLine
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.events.resources import NODES, PODS
-from kubestow.shadow.shadow import Shadow
+from kubestow.scheduling.events.resources import PODS
+from kubestow.shadow.shadow import EVICTION_SECONDS, Shadow
 
 _SPREAD = {
     "maxSkew": 5,
@@ -38,9 +39,12 @@ _KINDS: Sequence[Mapping[str, Any]] = (
     {"nodeSelector": {ZONE: "zone-2"}},
 )
 #: The number of workloads, of which pods are created in turn, and the percentage of nodes that the scheduler scores.
-_CASES = {"copies": (1, 100), "workloads": (20, 100), "sampled": (20, 10)}
-#: The shadow looks again at decisions after so many pods.
-_PERIOD = 40
+_WORKLOADS = {"copies": (1, 100), "workloads": (20, 100), "sampled": (20, 10)}
+_MIXED = "mixed"
+_PERCENTAGE = 10
+"""Of the nodes, what the scheduler of mixed pods scores."""
+#: The shadow looks at decisions so often, in seconds.
+_PERIOD = 0.2
 _MANAGED = [
     {"manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsV1": {f"f:{n}": {} for n in "abcdefgh"}}
     for manager in ("kube-controller-manager", "kube-scheduler")
@@ -54,24 +58,33 @@ def shadow(
 
     The events are lines as an API server sends them, two per pod: its creation and its binding to the node that the
     engine has chosen. Cases are copies of one pod, pods of 20 workloads in turn, and these with a scheduler that scores
-    a tenth of the nodes. Without HTTP and without output. ``--rate`` is how many pods per second there seem to be.
+    a tenth of the nodes; and, with such a scheduler too, a mixture of which hardly two are alike, with rejections,
+    preemption, volumes, deletions and changes of nodes. Without HTTP and without output. ``--rate`` is how many pods
+    per second there seem to be.
     """
     gc_tuning.raise_thresholds()  # as the command
-    for case in chosen(tuple(_CASES), cases):
-        workloads, percentage = _CASES[case]
-        lines = list(_watch_lines(nodes, pods, workloads, percentage))
-        watched = _WatchedShadow(nodes, percentage)
-        watched.feed(lines[: pods // 5], rate)
+    for case in chosen((*_WORKLOADS, _MIXED), cases):
+        if case == _MIXED:
+            percentage = _PERCENTAGE
+            traffic = mixed_traffic(nodes, pods, rate, percentage)
+        else:
+            workloads, percentage = _WORKLOADS[case]
+            initial = [*(node(number) for number in range(nodes)), *_placed(nodes)]
+            traffic = Traffic(initial, list(_pod_events(nodes, pods, rate, workloads, percentage)))
+        watched = _WatchedShadow(traffic.objects, percentage)
+        warm_up = len(traffic.events) // 5
+        watched.feed(traffic.events[:warm_up])
         gc.collect()
         profiler = cProfile.Profile() if profile else None
         if profiler is not None:
             profiler.enable()
         with measured() as spent:
-            watched.feed(lines[pods // 5 :], rate)
+            watched.feed(traffic.events[warm_up:])
+            watched.end()
         if profiler is not None:
             profiler.disable()
             print_profile(profiler)
-        yield case, watched.figures(spent, pods - pods // 5)
+        yield case, watched.figures(spent)
 
 
 def _placed(nodes: int) -> list[Pod]:
@@ -87,7 +100,7 @@ def _placed(nodes: int) -> list[Pod]:
     ]
 
 
-def _watch_lines(nodes: int, pods: int, workloads: int, percentage: int) -> Iterator[tuple[bytes, bytes]]:
+def _pod_events(nodes: int, pods: int, rate: float, workloads: int, percentage: int) -> Iterator[WatchEvent]:
     """The watch events of each pod: its creation and its binding."""
     engine = Engine(nodes, profile={"percentageOfNodesToScore": percentage}, pods=_placed(nodes))
     for number in range(pods):
@@ -100,7 +113,8 @@ def _watch_lines(nodes: int, pods: int, workloads: int, percentage: int) -> Iter
         document["metadata"]["resourceVersion"] = str(2 * number + 1)
         document["spec"]["nodeName"] = decision.node_name
         document["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "observedGeneration": 1}]
-        yield created, _line("MODIFIED", document)
+        yield WatchEvent(number / rate, PODS, created)
+        yield WatchEvent(number / rate, PODS, _line("MODIFIED", document))
 
 
 def _line(event: str, document: Any) -> bytes:
@@ -154,10 +168,10 @@ def _configuration(percentage: int) -> config.KubeSchedulerConfiguration:
 
 
 class _WatchedShadow:
-    """A shadow of a cluster with so many nodes, and what it has found."""
+    """A shadow of a cluster that has these objects, and what it has found."""
 
-    def __init__(self, nodes: int, percentage: int) -> None:
-        self._time, self._labels = 0.0, Counter[str]()
+    def __init__(self, objects: Sequence[Any], percentage: int) -> None:
+        self._time, self._next, self._labels = 0.0, 0.0, Counter[str]()
         self._shadow = Shadow(
             _configuration(percentage),
             in_tree_registry(),
@@ -165,27 +179,31 @@ class _WatchedShadow:
             monotonic=lambda: self._time,
             on_result=lambda found: self._labels.update((found.label,)),
         )
-        self._decoder = ObjectDecoder(PODS, lambda metadata, problem: None)
-        initial = {NODES: [node(number) for number in range(nodes)], PODS: _placed(nodes)}
+        self._decoders = {
+            resource: ObjectDecoder(resource, lambda metadata, problem: None) for resource in self._shadow.resources
+        }
         for resource in self._shadow.resources:
-            self._shadow.replace(resource, initial.get(resource, []))
+            self._shadow.replace(resource, [obj for obj in objects if isinstance(obj, resource.type)])
 
-    def feed(self, lines: Sequence[tuple[bytes, bytes]], rate: float) -> None:
-        """Handle the events of pods, and look again at decisions from time to time."""
+    def feed(self, events: Sequence[WatchEvent]) -> None:
+        """Handle events, and look at decisions from time to time."""
         self._labels.clear()
-        for number, (created, bound) in enumerate(lines, 1):
-            self._time += 1 / rate
-            self._apply(created)
-            self._apply(bound)
-            if number % _PERIOD == 0:
-                self._shadow.judge()
+        for time, resource, line in events:
+            if time >= self._next:
+                self._time, self._next = time, time + _PERIOD
+                while self._shadow.judge():
+                    pass
+            self._time = time
+            event = WatchLine.parse(line)
+            self._shadow.apply(resource, event.type, self._decoders[resource].decode(event.object))
+
+    def end(self) -> None:
+        """Look at all decisions that are left."""
+        self._time += EVICTION_SECONDS
+        self._shadow.judge()
         self._shadow.judge(everything=True)
 
-    def _apply(self, line: bytes) -> None:
-        event = WatchLine.parse(line)
-        self._shadow.apply(PODS, event.type, self._decoder.decode(event.object))
-
-    def figures(self, spent: Spent, pods: int) -> dict[str, Any]:
+    def figures(self, spent: Spent) -> dict[str, Any]:
         """What was spent per decision, and the verdicts."""
         verdicts = ", ".join(f"{count} {label}" for label, count in self._labels.most_common())
-        return {"µs of CPU per decision": spent.cpu / pods * 1e6, "": verdicts}
+        return {"µs of CPU per decision": spent.cpu / self._labels.total() * 1e6, "": verdicts}

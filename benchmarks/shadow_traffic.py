@@ -16,14 +16,13 @@ import msgspec
 
 from benchmarks.clusters import HOSTNAME, ZONE
 from kubestow import config
-from kubestow.api.core import Node, Pod
+from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.events.resources import NODES
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference, PodStatusPatch, Resource
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.shadow.preemptions import PREEMPTED_EVENTS
@@ -62,7 +61,7 @@ def mixed_traffic(nodes: int, pods: int, rate: float, percentage: int, *, seed: 
     The scheduler scores a ``percentage`` of the nodes.
     """
     random = Random(seed)
-    objects = list(_initial_objects(random, nodes))
+    objects = list(initial_objects(nodes))
     events: list[WatchEvent] = []
 
     async def main() -> None:
@@ -79,7 +78,7 @@ def mixed_traffic(nodes: int, pods: int, rate: float, percentage: int, *, seed: 
         began = loop.time()
         for number in range(pods):
             await asyncio.sleep(max(0.0, began + number / rate - loop.time()))
-            cluster.put(_pod(random, number))
+            cluster.put(mixed_pod(random, number))
             if number % 10 == 0:
                 cluster.delete_a_pod()
             if number % 40 == 0:
@@ -164,7 +163,8 @@ class _WatchedCluster(MemoryAPI):
 # -- objects -----------------------------------------------------------------------------------------------------------
 
 
-def _initial_objects(random: Random, nodes: int) -> Iterator[Any]:
+def initial_objects(nodes: int) -> Iterator[Any]:
+    """Nodes, of which 30 are full of pods that may be evicted, a pod on each other one, budgets and bound volumes."""
     for number in range(nodes):
         taints = {0: ["dedicated=batch:NoSchedule"], 1: ["old=true:PreferNoSchedule"]}.get(number % 10, [])
         yield builders.node(
@@ -202,6 +202,7 @@ def _initial_objects(random: Random, nodes: int) -> Iterator[Any]:
                 "metadata": {"name": f"volume-{number}"},
                 "spec": {
                     "capacity": {"storage": "1Gi"},
+                    "csi": {"driver": "example.com", "volumeHandle": f"volume-{number}"},
                     "accessModes": ["ReadWriteOnce"],
                     "claimRef": claim,
                     "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
@@ -213,7 +214,11 @@ def _initial_objects(random: Random, nodes: int) -> Iterator[Any]:
             PersistentVolumeClaim,
             {
                 "metadata": {**claim, "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-                "spec": {"volumeName": f"volume-{number}", "accessModes": ["ReadWriteOnce"]},
+                "spec": {
+                    "volumeName": f"volume-{number}",
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
                 "status": {"phase": "Bound"},
             },
         )
@@ -280,7 +285,8 @@ _KINDS: Sequence[Callable[[str], dict[str, Any]]] = (
 )
 
 
-def _pod(random: Random, number: int) -> Pod:
+def mixed_pod(random: Random, number: int) -> Pod:
+    """A pod of a random kind with random requests; one of 33 has a high priority, and fits only on the full nodes."""
     kind = random.randrange(len(_KINDS))
     app = f"app-{kind}"
     if kind == 18 and random.random() < 0.5:
@@ -297,18 +303,14 @@ def _pod(random: Random, number: int) -> Pod:
     image = fields.pop("image", "registry/other:v1")
     priority = 0
     if random.random() < 0.03:
-        fields = {"node_selector": {HOSTNAME: f"node-{random.randrange(_POOL):05}"}}
-        fields["tolerations"] = [{"key": "pool", "operator": "Exists"}]
-        if random.random() < 0.7:
-            fields.pop("node_selector")
-            fields["affinity"] = {
-                "nodeAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution": {
-                        "nodeSelectorTerms": [_in(HOSTNAME, *(f"node-{each:05}" for each in range(_POOL)))]
-                    }
-                }
-            }
         priority = 100
+        pool = [f"node-{each:05}" for each in range(_POOL)]
+        chosen = [random.choice(pool)] if random.random() < 0.3 else pool
+        terms = {"nodeSelectorTerms": [_in(HOSTNAME, *chosen)]}
+        fields = {
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+            "tolerations": [{"key": "pool", "operator": "Exists"}],
+        }
     metadata = {"creationTimestamp": "2026-06-01T00:00:00Z", "uid": f"uid-{app}-{number}"}
     each = builders.pod(
         f"{app}-{number:06}",
@@ -321,6 +323,3 @@ def _pod(random: Random, number: int) -> Pod:
     )
     containers = [msgspec.structs.replace(container, image=image) for container in each.spec.containers]
     return msgspec.structs.replace(each, spec=msgspec.structs.replace(each.spec, containers=containers))
-
-
-assert NODES.type is Node

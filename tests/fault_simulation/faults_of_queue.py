@@ -16,7 +16,7 @@ from kubestow.scheduling.queue.places import BackoffPolicy, PodsInFlight, QueueP
 from kubestow.scheduling.queue.queueing_hints import EventDecisions
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
-from kubestow.scheduling.queued_pod import NO_BACKOFF, Place, QueueingStrategy
+from kubestow.scheduling.queued_pod import Place, QueueingStrategy
 from kubestow.scheduling.scheduler.scheduler import _Alarm
 from kubestow_lab.fault_simulation.scenario import Part
 from tests.fault_simulation.planting import Plant, PlantedFault, around, left_out, nothing, of_units, replaced, unless
@@ -73,6 +73,10 @@ def _stale_after_failure(attempt_failed: Any) -> Any:
             queued.info = before
 
     return changed
+
+
+def _short(expiration: Any) -> Any:
+    return lambda self, queued: min(expiration(self, queued), queued.timestamp + 0.01)
 
 
 def _keeps_events(self: PodsInFlight, uid: str) -> None:
@@ -201,7 +205,7 @@ QUEUE = [
         "a pod returns as it was before its attempt", around(FailureHandler, "attempt_failed", _stale_after_failure)
     ),
     PlantedFault("a backoff never ends", left_out(QueuePlaces, "pop_backed_off")),
-    PlantedFault("there is no backoff", replaced(BackoffPolicy, "expiration", lambda *_: NO_BACKOFF)),
+    PlantedFault("a backoff takes a hundredth of a second", around(BackoffPolicy, "expiration", _short)),
     PlantedFault("a pod that becomes ready does not wake the loop", around(QueuePlaces, "__init__", _asleep)),
     PlantedFault("the end of a backoff does not wake the loop", left_out(_Alarm, "set"), flushes=False),
     PlantedFault("a pod that stops waiting stays in its cohort", left_out(UnschedulablePods, "remove")),

@@ -35,6 +35,7 @@ def test_a_seed_reproduces_a_run_exactly() -> None:
     first, second = simulate(7), simulate(7)
     assert first.fingerprint == second.fingerprint
     assert first.events > 500
+    assert first.marks == second.marks != {}
 
 
 def test_a_run_does_not_depend_on_string_hashing() -> None:

@@ -12,8 +12,8 @@ from kubestow_lab.fault_simulation.scenario import Part, Scenario, draw, mutated
 from kubestow_lab.fault_simulation.search import Search, features
 from kubestow_lab.fault_simulation.shrinking import Shrinking, rule_of
 from kubestow_lab.fault_simulation.simulation import Outcome, run_scenario, simulate
-from kubestow_lab.fault_simulation.steps import Step, StepRandom, Steps
 from kubestow_lab.fault_simulation.story import as_test, names_in, tell
+from kubestow_lab.fault_simulation.trace import Step, StepRandom, Steps
 
 
 def _outcome(scenario: Scenario, violation: str = "", total: int = 40) -> Outcome:

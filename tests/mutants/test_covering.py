@@ -36,7 +36,7 @@ def _module(text: str = _MODULE) -> Path:
     return file
 
 
-def _measured(lines: dict[str, list[int]], files: list[str]) -> None:
+def _measured(lines: dict[str, list[int]], tests: list[str]) -> None:
     """Keep that tests ran these lines, as pytest-cov writes it."""
     Path("coverage").unlink(missing_ok=True)
     data = CoverageData("coverage")
@@ -44,7 +44,7 @@ def _measured(lines: dict[str, list[int]], files: list[str]) -> None:
         data.set_context(f"{test}|run")
         data.add_lines({"module.py": ran})
     data.write()
-    keep(Path("coverage"), files)
+    keep(Path("coverage"), tests)
     durations.FILE.write_text(json.dumps({**durations.read(), **dict.fromkeys(lines, 0.1)}))
 
 
@@ -95,7 +95,35 @@ def test_all_tests_of_a_module_may_run_a_new_function() -> None:
 def test_what_a_file_of_tests_ran_before_it_changed_is_forgotten() -> None:
     _measured({_PODS: [7]}, ["tests/test_a.py"])
     assert _tests_of("1 → 2") == []
-    assert _tests_of("3 → 4") == [_PODS, _SECOND]
+    assert _tests_of("3 → 4") == [_SECOND, _PODS]
+
+
+@pytest.mark.usefixtures("measured")
+def test_what_a_test_ran_before_it_changed_is_forgotten() -> None:
+    _measured({_PODS: [7]}, [_PODS])
+    assert _tests_of("1 → 2") == []
+    assert _tests_of("2 → 3") == [_NO_PODS]
+
+
+def test_tests_of_the_package_that_run_another_line_of_the_module_come_last() -> None:
+    _module()
+    near = "tests/rules/test_near.py::test_near"
+    _measured({near: [2], _PODS: [7]}, ["tests/rules/test_near.py", "tests/test_a.py"])
+    assert _tests_of("3 → 4") == [_PODS, near]
+    assert _tests_of("pods → False") == [near]
+
+
+def test_tests_come_first_whose_names_have_rare_words_of_the_mutant() -> None:
+    _module()
+    names = (
+        "test_a.py::test_pods_first",
+        "test_a.py::test_pods_other",
+        "test_b.py::test_second",
+        "test_b.py::test_third",
+    )
+    _measured({f"tests/{name}": [2, 7] for name in names}, ["tests/test_a.py"])
+    assert _tests_of("pods → False")[0] == f"tests/{names[0]}"
+    assert _tests_of("3 → 4")[0] == f"tests/{names[2]}"
 
 
 def test_further_cases_of_a_test_come_last_and_what_exceeds_the_budget_is_left_out() -> None:

@@ -203,7 +203,7 @@ def take_queues(page: Page, cluster: Cluster, directory: Path) -> None:
         cluster.job(f"train-{number}", queue, pods, seconds)
         page.wait_for_timeout(4_000)
     page.wait_for_timeout(20_000)
-    page.set_viewport_size({"width": 900, "height": 770})
+    page.set_viewport_size({"width": 820, "height": 680})
     page.goto(f"{cluster.url}/dashboard#/report/JobQueues")
     page.get_by_role("heading", name="Nodes over time").wait_for()
     page.evaluate("document.querySelectorAll('main h2')[1].scrollIntoView()")

@@ -1,7 +1,7 @@
 """Test the tests: ``make mutants``.
 
     nice python -m tools.mutants [--packages PACKAGE,...] [--sample 200] [--seed 1] [--seconds 20] [--jobs 2]
-        [--tests FOLDER,...]
+        [--minutes 60] [--tests FOLDER,...]
 
 A package is one of the core (``scheduling``), a part of it (``scheduling.queue``), or a function of a module
 (``cluster.cache:ClusterCache.assume``). The sample has equally many mutants of each package; 0 stands for all. A larger
@@ -9,8 +9,8 @@ sample contains the smaller one, and a change of the code changes a sample no mo
 are printed as they are found; the table at the end says how many were killed, survived and are equivalent, by package.
 The exit status is 1 if fewer are killed than the goals say, which do not count equivalent ones.
 
-Every verdict is kept at once, so a run that was interrupted goes on where it ended. It is cheapest to run a sample with
-few seconds first: with more, only the survivors are tried again.
+Every verdict is kept at once, so a run that was interrupted, or ended by ``--minutes``, goes on where it ended. It is
+cheapest to run a sample with few seconds first: with more, only the survivors are tried again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 
 from tools.mutants.covering import FOLDER, CoveringTests, measure
-from tools.mutants.fork_server import Outcome, Result, Trial, run
+from tools.mutants.fork_server import KILLED, Outcome, Result, Trial, run
 from tools.mutants.known import Verdicts, equivalents
 from tools.mutants.mutations import Mutant, mutants
 
@@ -45,7 +47,6 @@ TESTS = (
         "tests/integration",
     ),
 )
-_KILLED = ("killed", "timed out")
 _EQUIVALENT = "equivalent"
 
 
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--seconds", type=float, default=20, help="of tests that a mutant is tried with")
     parser.add_argument("--jobs", type=int, default=2, help="mutants that are tried at once")
+    parser.add_argument("--minutes", type=float, default=inf, help="after which no mutant is tried any more")
     parser.add_argument("--tests", default=",".join(TESTS), help="folders of tests, with commas between them")
     options = parser.parse_args(arguments)
     tests = options.tests.split(",")
@@ -64,10 +66,13 @@ def main(arguments: Sequence[str]) -> int:
         everything = [list(mutants_of(package)) for package in options.packages.split(",")]
         measure(tests)
         sample = sampled(everything, options.sample, options.seed)
-        counts = _run(sample, tests, budget=options.seconds, jobs=options.jobs)
+        end = time.monotonic() + 60 * options.minutes
+        counts = _run(sample, tests, budget=options.seconds, jobs=options.jobs, end=end)
     except (ValueError, RuntimeError, subprocess.CalledProcessError) as error:
         parser.error(str(error))
     _say("\n".join(table(counts)))
+    if untried := len(sample) - sum(row.total() for row in counts.values()):
+        _say(f"\n{untried} of {len(sample)} mutants were not tried.")
     return 0 if all(reached(counts, group) for group in GOALS) else 1
 
 
@@ -97,33 +102,44 @@ Counts = Mapping[str, Counter[str]]
 """How many mutants had each outcome, by package and group: ``rules (elsewhere)``."""
 
 
-def _run(chosen: Iterable[Mutant], tests: Sequence[str], *, budget: float, jobs: int) -> Counts:
+def _run(chosen: Iterable[Mutant], tests: Sequence[str], *, budget: float, jobs: int, end: float) -> Counts:
     counts: dict[str, Counter[str]] = {}
     verdicts = Verdicts(FOLDER / "verdicts.jsonl")
     covering = CoveringTests(tests)
     declared = equivalents()
 
-    def report(mutant: Mutant, outcome: str, tests: int) -> None:
+    def count(mutant: Mutant, outcome: str) -> None:
         counts.setdefault(_row(mutant), Counter())[outcome] += 1
-        if outcome not in (*_KILLED, _EQUIVALENT):
-            _say(f"{outcome} {mutant} ({tests} tests)")
+
+    def report(mutant: Mutant, outcome: Outcome, tests: int = 0) -> None:
+        count(mutant, outcome.value)
+        if outcome not in KILLED:
+            _say(f"{outcome.value} {mutant}" + (f" ({tests} tests)" if tests else ""))
 
     def keep(result: Result) -> None:
         verdicts.add(result.mutant, result.outcome, result.killer, covering.of(result.mutant, budget))
-        report(result.mutant, result.outcome.value, result.tests)
+        report(result.mutant, verdicts.of(result.mutant) or result.outcome, result.tests)
 
-    unknown = []
+    def trials() -> Iterator[Trial]:
+        while waiting and time.monotonic() < end:
+            mutant = waiting.popleft()
+            choice = covering.of(mutant, budget, verdicts.killers(mutant))
+            yield Trial(mutant, {test: choice[test] for test in verdicts.untried(mutant, choice)})
+
+    waiting: deque[Mutant] = deque()
     for mutant in chosen:
-        covered_by = covering.of(mutant, budget)
+        outcome = verdicts.of(mutant)
         if any(one.describes(mutant) for one in declared):
-            report(mutant, _EQUIVALENT, 0)
-        elif outcome := verdicts.of(mutant, covered_by):
-            report(mutant, outcome.value, len(covered_by))
+            count(mutant, _EQUIVALENT)
+        elif outcome is None or (outcome not in KILLED and verdicts.untried(mutant, covering.of(mutant, budget))):
+            waiting.append(mutant)
         else:
-            unknown.append(mutant)
-    if unknown:
-        trials = (Trial(mutant, covering.of(mutant, budget, verdicts.killers(mutant))) for mutant in unknown)
-        run(trials, tests, keep, jobs=jobs)
+            report(mutant, outcome)
+    if waiting and time.monotonic() < end:
+        run(trials(), tests, keep, jobs=jobs)
+    for mutant in waiting:
+        if outcome := verdicts.of(mutant):
+            report(mutant, outcome)
     return counts
 
 
@@ -156,7 +172,7 @@ def _sum(counts: Counts, group: str) -> Counter[str]:
 
 def _percent(row: Counter[str]) -> float:
     possible = row.total() - row[_EQUIVALENT] - row[Outcome.NOT_APPLIED.value]
-    return 100 * sum(row[outcome] for outcome in _KILLED) / possible if possible else 100.0
+    return 100 * sum(row[outcome.value] for outcome in KILLED) / possible if possible else 100.0
 
 
 def _say(text: str) -> None:

@@ -1,24 +1,26 @@
 """Which tests run a line of the core, and how long they take: measured once by pytest-cov, kept in ``build/mutants``.
 
-When a file of tests has changed since, its tests are measured again. Lines are those of functions: of a function that
-has changed since, all tests count that ran a line of it, and of a new one all that ran its module. What a changed
-helper of tests newly runs is not noticed; without ``build/mutants`` everything is measured anew.
+When a test has changed since, it is measured again. Lines are those of functions: of a function that has changed since,
+all tests count that ran a line of it, and of a new one all that ran its module. What a changed helper of tests newly
+runs is not noticed; without ``build/mutants`` everything is measured anew.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from hashlib import sha256
+from math import log
 from pathlib import Path
 
 from coverage import CoverageData
 from tools.mutants import durations
+from tools.mutants.definitions import definitions
 from tools.mutants.mutations import Mutant, functions
 
 FOLDER = durations.FILE.parent
@@ -42,30 +44,47 @@ class CoveringTests:
         """Read what was measured: see :func:`measure`."""
         within = tuple(f"{folder.rstrip('/')}/" for folder in folders)
         self._seconds = {test: seconds for test, seconds in durations.read().items() if test.startswith(within)}
+        self._words = {test: _words(test.partition("[")[0].rpartition("/")[2]) for test in self._seconds}
+        counts = Counter(word for words in self._words.values() for word in words)
+        self._weights = {word: log(len(self._words) / count) for word, count in counts.items()}
         self._of_file = lru_cache(maxsize=4)(_read)  # mutants come by file
 
     def of(self, mutant: Mutant, budget: float, likely: Sequence[str] = ()) -> dict[str, float]:
-        """The tests that run a line of a mutant, up to so many seconds altogether: how long each takes.
+        """The tests to try a mutant with, up to so many seconds altogether: how long each takes.
 
-        Likely ones come first. Of the others, those in the folder that is named as the mutant's package, which are the
-        most likely to notice, come before those of the package around it, these before all others, and quick ones
-        before slow ones; but further cases of a parametrized test come after all other tests.
+        Likely ones come first. Then come those that run a line of the mutant, at last those that run another line of
+        its module and belong to its package: what is computed once for all tests is only seen to run in the first.
+        Among these, tests in the folder that is named as the mutant's package come before those of the package around
+        it, and these before all others; those whose names have rare words of the mutant's line and function, which are
+        the most likely to notice, before others; and quick ones before slow ones. Further cases of a parametrized test
+        come after all other tests.
         """
-        tests = [test for test in _running(mutant, self._of_file(mutant.file)) if test in self._seconds]
-        first: list[str] = []
-        further: list[str] = []
-        cases: Counter[str] = Counter()
-        for test in sorted(tests, key=lambda test: (-_nearness(test, mutant.module), self._seconds[test], test)):
-            function = test.partition("[")[0]
-            (further if cases[function] >= _FIRST_CASES else first).append(test)
-            cases[function] += 1
+        lines = self._of_file(mutant.file)
+        running = _running(mutant, lines)
+        around = {test for test in _all_tests(lines.values()) - running if _nearness(test, mutant.module)}
         chosen: dict[str, float] = {}
-        for test in [*first, *further]:
+        for test in (*self._ranked(running, mutant), *self._ranked(around, mutant)):
             seconds = self._seconds[test]
             if seconds <= budget or not chosen:
                 chosen[test] = seconds
                 budget -= seconds
         return {test: chosen[test] for test in dict.fromkeys([*likely, *chosen]) if test in chosen}
+
+    def _ranked(self, tests: Iterable[str], mutant: Mutant) -> list[str]:
+        wanted = _words(f"{mutant.module.rpartition('.')[2]} {mutant.function} {mutant.source}")
+
+        def rank(test: str) -> tuple[int, int, float, str]:
+            shared = sum(self._weights[word] for word in wanted & self._words[test])
+            return -_nearness(test, mutant.module), -round(shared), self._seconds[test], test
+
+        first: list[str] = []
+        further: list[str] = []
+        cases: Counter[str] = Counter()
+        for test in sorted((test for test in tests if test in self._seconds), key=rank):
+            function = test.partition("[")[0]
+            (further if cases[function] >= _FIRST_CASES else first).append(test)
+            cases[function] += 1
+        return first + further
 
 
 def _running(mutant: Mutant, lines: _Lines) -> set[str]:
@@ -74,9 +93,12 @@ def _running(mutant: Mutant, lines: _Lines) -> set[str]:
     others = [of for (name, digest), of in lines.items() if name == mutant.function and digest != mutant.digest]
     if version not in lines and not others:
         others = list(lines.values())
-    tests = {test for of in others for ran in of.values() for test in ran}
     of_line = lines.get(version, {})
-    return tests.union(*(of_line.get(line - mutant.start, ()) for line in mutant.lines))
+    return _all_tests(others).union(*(of_line.get(line - mutant.start, ()) for line in mutant.lines))
+
+
+def _all_tests(functions: Iterable[dict[int, set[str]]]) -> set[str]:
+    return {test for of_line in functions for ran in of_line.values() for test in ran}
 
 
 def measure(tests: Sequence[str]) -> None:
@@ -85,29 +107,43 @@ def measure(tests: Sequence[str]) -> None:
     ``tests`` are folders; what an interrupted run has measured of earlier ones is kept.
     """
     FOLDER.mkdir(parents=True, exist_ok=True)
-    digests: dict[str, str] = json.loads(_DIGESTS.read_text()) if _DIGESTS.exists() else {}
+    digests: dict[str, Mapping[str, str]] = json.loads(_DIGESTS.read_text()) if _DIGESTS.exists() else {}
     for folder in tests:
-        files = {str(file): _digest(file) for file in sorted(Path(folder).rglob("test_*.py"))}
-        changed = [file for file, digest in files.items() if digests.get(file) != digest]
-        if changed:
-            _run(changed)
-            keep(_COVERAGE, changed)
-            digests |= files
-            _DIGESTS.write_text(json.dumps(digests))
+        files = {str(file): definitions(file) for file in sorted(Path(folder).rglob("test_*.py"))}
+        unknown = [test for file, current in files.items() for test in _unknown(file, current, digests.get(file))]
+        if unknown:
+            _run(unknown)
+            keep(_COVERAGE, unknown)
+        digests |= files
+        _DIGESTS.write_text(json.dumps(digests))
 
 
-def keep(measured: Path, files: Sequence[str]) -> None:
-    """Keep which lines the tests of some files run, by a data file of coverage.py, and forget what they ran before."""
+def _unknown(file: str, current: Mapping[str, str], former: Mapping[str, str] | None) -> Iterator[str]:
+    """The tests of a file that have changed, or the file if it is new."""
+    if former is None:
+        yield file
+        return
+    for name, digest in current.items():
+        if former.get(name) != digest and name.rpartition("::")[2].startswith("test"):
+            yield f"{file}::{name}"
+
+
+def keep(measured: Path, tests: Collection[str]) -> None:
+    """Keep which lines some tests run, by a data file of coverage.py, and forget what they ran before.
+
+    ``tests`` are files, or tests without the parameters of their cases.
+    """
     data = CoverageData(str(measured))
     data.read()
     for name in data.measured_files():
-        source = Path(name).resolve()
+        source, contexts = Path(name).resolve(), data.contexts_by_lineno(name)
+        if not any(map(any, contexts.values())) and _lines_of(source).exists():
+            continue  # no test ran it; one that did so before and does no longer is tried in vain
         lines: _Lines = {}
         for version, of_line in _read(source).items():
-            others = {line: {test for test in ran if _file_of(test) not in files} for line, ran in of_line.items()}
+            others = {line: {test for test in ran if not _is_of(test, tests)} for line, ran in of_line.items()}
             if any(others.values()):
                 lines[version] = others
-        contexts = data.contexts_by_lineno(name)
         for function in functions(source.read_text(encoding="utf-8")):
             of_line = lines.setdefault((function.name, function.digest), {})
             for line in function.lines:
@@ -143,10 +179,10 @@ def _lines_of(source: Path) -> Path:
     return _LINES / (".".join(source.resolve().relative_to(Path.cwd()).with_suffix("").parts) + ".json")
 
 
-def _run(files: Sequence[str]) -> None:
+def _run(tests: Sequence[str]) -> None:
     _COVERAGE.unlink(missing_ok=True)
     chosen = FOLDER / "tests.txt"
-    chosen.write_text("\n".join(files))
+    chosen.write_text("\n".join(tests))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.mutants.durations", "-p", "no:cacheprovider"]
     command += ["-p", "tools.mutants.few_examples"]
     command += ["--cov", f"--cov-config={_CONFIGURATION}", "--cov-context=test", "--cov-report="]
@@ -161,8 +197,9 @@ def _nearness(test: str, module: str) -> int:
     return sum(f"/{'/'.join(packages[:depth])}/" in test for depth in range(1, len(packages) + 1))
 
 
-def _digest(file: Path) -> str:
-    return sha256(file.read_bytes()).hexdigest()[:16]
+def _words(text: str) -> set[str]:
+    """The words of identifiers in a text, without the endings of plurals."""
+    return {word.lower().removesuffix("s") for word in re.findall(r"[A-Z]?[a-z]{2,}", text)}
 
 
 def _test(context: str) -> str:
@@ -170,5 +207,5 @@ def _test(context: str) -> str:
     return context.rpartition("|")[0]
 
 
-def _file_of(test: str) -> str:
-    return test.partition("::")[0]
+def _is_of(test: str, tests: Collection[str]) -> bool:
+    return test.partition("::")[0] in tests or test.partition("[")[0] in tests

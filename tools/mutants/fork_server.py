@@ -44,6 +44,9 @@ class Outcome(Enum):
     NOT_APPLIED = "not applied"
 
 
+KILLED = (Outcome.KILLED, Outcome.TIMED_OUT)
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A mutant and the tests to run against it, in this order."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
+import msgspec
+from tools.mutants.definitions import definitions
 from tools.mutants.fork_server import Outcome
 from tools.mutants.mutations import Mutant
 
@@ -41,79 +40,77 @@ def equivalents(file: Path = EQUIVALENT) -> list[Equivalent]:
     return [Equivalent(**{**entry, "changes": tuple(entry["changes"])}) for entry in entries]
 
 
+class Entry(msgspec.Struct, frozen=True):
+    """What became of a mutant: a line of the file of verdicts."""
+
+    mutant: str
+    module: str
+    function: str
+    #: Of the function's text.
+    digest: str
+    outcome: str
+    #: The test that killed it, or nothing.
+    killer: str
+    #: Digests of the killer, or of the tests that it has survived.
+    tests: dict[str, str]
+
+
 class Verdicts:
     """What became of mutants before, which holds as long as neither their function nor the tests have changed.
 
-    A kill needs the one test that killed; a survival needs all tests that were run. What else a mutant or a test calls
-    may change without notice: start with another file to judge anew.
+    A kill needs the one test that killed; a survival needs all tests to be tried, of which those that have passed are
+    not run again. What else a mutant or a test calls may change without notice: start with another file to judge anew.
     """
 
     def __init__(self, file: Path) -> None:
         """Read what the file has, if it exists."""
         self._file = file
         self._definitions: dict[Path, Mapping[str, str]] = {}
-        self._entries: dict[tuple[str, str], Mapping[str, str]] = {}
+        self._entries: dict[tuple[str, str], Entry] = {}
         self._killers: dict[tuple[str, str], Counter[str]] = {}
-        for entry in map(json.loads, file.read_text(encoding="utf-8").splitlines() if file.exists() else ()):
-            self._remember(entry)
+        for line in file.read_bytes().splitlines() if file.exists() else ():
+            self._remember(msgspec.json.decode(line, type=Entry))
 
-    def of(self, mutant: Mutant, tests: Collection[str]) -> Outcome | None:
-        """What became of a mutant, if that is known and these tests are all that would be tried."""
+    def of(self, mutant: Mutant) -> Outcome | None:
+        """What became of a mutant, if that is known: it may have survived some of the tests only."""
         entry = self._entries.get((mutant.name, mutant.digest))
-        if entry is None:
+        if entry is None or (entry.killer and entry.tests[entry.killer] != self._digest(entry.killer)):
             return None
-        killer = entry["killer"]
-        digest = self._digest([killer]) if killer else self._digest(tests)
-        return Outcome(entry["outcome"]) if digest == entry["tests"] else None
+        return Outcome(entry.outcome)
+
+    def untried(self, mutant: Mutant, tests: Iterable[str]) -> list[str]:
+        """Those of some tests that a mutant has not survived yet."""
+        survived = self._survived(mutant)
+        return [test for test in tests if survived.get(test) != self._digest(test)]
 
     def killers(self, mutant: Mutant) -> list[str]:
         """The tests that killed other mutants of the same function, those with most kills first."""
         return [test for test, _ in self._killers.get((mutant.module, mutant.function), Counter()).most_common()]
 
-    def add(self, mutant: Mutant, outcome: Outcome, killer: str, tests: Collection[str]) -> None:
-        """Keep what became of a mutant, by which test of these if it was killed."""
-        entry = {
-            "mutant": mutant.name,
-            "module": mutant.module,
-            "function": mutant.function,
-            "digest": mutant.digest,
-            "outcome": outcome.value,
-            "killer": killer,
-            "tests": self._digest([killer] if killer else tests),
-        }
+    def add(self, mutant: Mutant, outcome: Outcome, killer: str, tests: Iterable[str]) -> None:
+        """Keep what became of a mutant: by which test it was killed, or which of these it has survived."""
+        digests = {test: self._digest(test) for test in ([killer] if killer else tests)}
+        if survived := {} if killer else self._survived(mutant):
+            outcome, digests = Outcome.SURVIVED, survived | digests
+        entry = Entry(mutant.name, mutant.module, mutant.function, mutant.digest, outcome.value, killer, digests)
         self._remember(entry)
-        with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        with self._file.open("ab") as file:
+            file.write(msgspec.json.encode(entry) + b"\n")
 
-    def _remember(self, entry: Mapping[str, str]) -> None:
-        self._entries[entry["mutant"], entry["digest"]] = entry
-        if killer := entry["killer"]:
-            self._killers.setdefault((entry["module"], entry["function"]), Counter())[killer] += 1
+    def _survived(self, mutant: Mutant) -> dict[str, str]:
+        entry = self._entries.get((mutant.name, mutant.digest))
+        return {} if entry is None or entry.killer else entry.tests
 
-    def _digest(self, tests: Iterable[str]) -> str:
-        texts = sorted(f"{test} {self._definition(test)}" for test in tests)
-        return sha256("\n".join(texts).encode()).hexdigest()[:16]
+    def _remember(self, entry: Entry) -> None:
+        self._entries[entry.mutant, entry.digest] = entry
+        if entry.killer:
+            self._killers.setdefault((entry.module, entry.function), Counter())[entry.killer] += 1
 
-    def _definition(self, test: str) -> str:
+    def _digest(self, test: str) -> str:
         """A digest of the text of a test, or of its file if the test is not written there."""
         name, *rest = test.partition("[")[0].split("::")
         file = Path(name)
         if file not in self._definitions:
-            self._definitions[file] = _definitions(file) if file.exists() else {}
+            self._definitions[file] = definitions(file) if file.exists() else {}
         known = self._definitions[file]
         return known.get("::".join(rest)) or known.get("", "")
-
-
-def _definitions(file: Path) -> Mapping[str, str]:
-    """Digests of a file's functions and methods by name, and of the whole file as "" for what it does not define."""
-    text = file.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    body = ast.parse(text).body
-    classes = [one for one in body if isinstance(one, ast.ClassDef)]
-    found = {"": text}
-    for prefix, nodes in [("", body), *((f"{one.name}::", one.body) for one in classes)]:
-        for node in nodes:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                first = min(one.lineno for one in (node, *node.decorator_list))
-                found[prefix + node.name] = "\n".join(lines[first - 1 : node.end_lineno])
-    return {name: sha256(part.encode()).hexdigest()[:16] for name, part in found.items()}

@@ -36,6 +36,10 @@ class InputError(KubestowError):
         super().__init__(f"{subject}: {place}: {problem}" if place else f"{subject}: {problem}")
 
 
+class UnknownJob(InputError):
+    """Queues do not have a job: they are not configured, or its pods are in none of them."""
+
+
 class ConfigurationError(InputError):
     """A KubeSchedulerConfiguration is invalid; ``problems`` holds every problem found as ``(field path, text)``."""
 

@@ -1,6 +1,7 @@
 """Job queues: hierarchical queues with fair shares that remember, reservations, backfill, and whole-job preemption.
 
 configuration      the args of the plugin: queues, flavors of nodes, fair share, backfill, preemption
+queues_file        queues in a file of their own, also as objects of Volcano, kube-batch and CapacityScheduling
 fair_share         usage that decays, and the division of a total among queues by priority and weight
 availability       what is free on nodes, and below limits, over time; the earliest start of a job, and its nodes
 jobs               jobs, their pods, and how long they run

@@ -212,6 +212,13 @@ class Availability:
             least = np.minimum.reduce([free[rows] for free in self._free[first:last]])
             self._floor[rows] = np.minimum(self._floor[rows], least)
 
+    def withdraw(self, reservation: Reservation, demand: Demand, duration: float) -> None:
+        """Give back what was taken by :meth:`reserve` with the same arguments."""
+        first, last = self._points(reservation.start, reservation.start + duration)
+        self._shift(demand, reservation.placement, first, last, +1)
+        for rows in reservation.placement.rows:
+            self._floor[rows] = np.minimum.reduce([free[rows] for free in self._free])
+
     def release(self, occupation: Occupation) -> None:
         """Free from now on what a running job would have released at its end."""
         first, last = self._points(self.now, occupation.end)

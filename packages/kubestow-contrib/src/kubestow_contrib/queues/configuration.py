@@ -8,16 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from kubestow.api.formats.duration import Duration
 from kubestow.api.formats.quantity import Quantity
-from kubestow.api.formats.yaml_documents import load_yaml
-from kubestow.errors import InputError, InvalidQuantity
-from kubestow.files import read_file
+from kubestow.errors import InvalidQuantity
 from kubestow_contrib.shares import Amounts, amounts_of
 
 BackfillMode = Literal["none", "easy", "conservative"]
@@ -87,7 +84,9 @@ class PreemptionArgs(msgspec.Struct, rename="camel", frozen=True, forbid_unknown
 class JobQueuesArgs(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The args of the plugin; ``queues`` and ``flavors`` may also be in a YAML or JSON file, ``queues_file``.
 
-    ``default_queue`` is that of pods that name none; without it, such pods are no concern of the plugin.
+    Pods name their queue by the label or annotation ``kubestow.dev/queue``, or else by one of ``queue_keys``. Those
+    that name none are in that of their namespace (``namespace_queues``), or else in ``default_queue``; without these,
+    they are no concern of the plugin.
     ``assumed_run_time`` is that of jobs about which nothing is known. A job that has waited for ``max_wait`` comes
     before all jobs that have not. Rounds of planning are ``interval`` apart, and a job of unknown size is complete once
     no pod has joined it for ``settle_time``. An admitted job whose pods do not all get nodes within
@@ -98,6 +97,8 @@ class JobQueuesArgs(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     flavors: list[Flavor] = []
     queues_file: str = ""
     default_queue: str = ""
+    queue_keys: list[str] = []
+    namespace_queues: dict[str, str] = {}
     fair_share: FairShareArgs = FairShareArgs()
     backfill: BackfillArgs = BackfillArgs()
     preemption: PreemptionArgs = PreemptionArgs()
@@ -111,25 +112,14 @@ class JobQueuesArgs(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
         if not self.queues_file:
             next(map(_raise, _problems(self)), None)
 
-    def with_file(self) -> JobQueuesArgs:
-        """The args with the queues and flavors of ``queues_file``, if any. Raises InputError."""
-        if not self.queues_file:
-            return self
-        path = Path(self.queues_file)
-        if self.queues or self.flavors:
-            raise InputError("args.queuesFile", "excludes args.queues and args.flavors")
-        try:
-            read = msgspec.convert(load_yaml(read_file(path), str(path)), QueuesFile)
-            return msgspec.structs.replace(self, queues=read.queues, flavors=read.flavors, queues_file="")
-        except ValueError as error:
-            raise InputError(str(path), str(error)) from None
-
 
 class QueuesFile(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
-    """The content of ``queues_file``."""
+    """The content of ``queues_file``, with args of the same names."""
 
     queues: list[QueueArgs] = []
     flavors: list[Flavor] = []
+    queue_keys: list[str] = []
+    namespace_queues: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +262,12 @@ def _problems_of_queues(args: JobQueuesArgs) -> Iterator[str]:
             parent = parents[parent]
         for number, amount in enumerate(queue.amounts):
             yield from _problems_of_amount(amount, f"{path}.amounts[{number}]", flavors)
-    if args.default_queue and args.default_queue not in parents:
-        yield f'defaultQueue: there is no queue "{args.default_queue}"'
-    elif args.default_queue in parents.values() and args.default_queue:
-        yield f'defaultQueue: "{args.default_queue}" is the parent of others, so it takes no jobs'
+    named = {f"namespaceQueues.{namespace}": name for namespace, name in args.namespace_queues.items()}
+    for path, name in {**named, **({"defaultQueue": args.default_queue} if args.default_queue else {})}.items():
+        if name not in parents:
+            yield f'{path}: there is no queue "{name}"'
+        elif name in parents.values():
+            yield f'{path}: "{name}" is the parent of others, so it takes no jobs'
 
 
 def _problems_of_amount(amount: Amount, path: str, flavors: Sequence[str]) -> Iterator[str]:

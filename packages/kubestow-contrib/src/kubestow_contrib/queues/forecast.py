@@ -20,8 +20,9 @@ from kubestow.api.core import Pod
 from kubestow.api.formats.duration import Duration
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.job_forecasts import ForecastAnswer
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, extenders_text
-from kubestow.errors import InputError
+from kubestow.errors import UnknownJob
 from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 from kubestow_contrib.queues.availability import Availability, Placement, Reservation
@@ -141,7 +142,7 @@ class JobForecast(Displayed):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Forecast(Displayed):
+class Forecast(ForecastAnswer):
     """The answers about the jobs of some pods, with remarks about what is not known offline."""
 
     jobs: Sequence[JobForecast]
@@ -167,7 +168,7 @@ class Forecast(Displayed):
 def forecast(cluster: ClusterObjects, pods: Sequence[Pod], options: SchedulerOptions, name: str) -> Forecast:
     """When the jobs of some pods of a cluster will start; ``name`` is what they are called in messages.
 
-    The time is that of the cluster. Raises InputError if no profile enables the plugin JobQueues, and if none of the
+    The time is that of the cluster. Raises UnknownJob if no profile enables the plugin JobQueues, and if none of the
     pods is in a queue; ConfigurationError and PluginError.
     """
     scheduler = OfflineScheduler(cluster, options)
@@ -175,7 +176,7 @@ def forecast(cluster: ClusterObjects, pods: Sequence[Pod], options: SchedulerOpt
         (p for profile in scheduler.profiles.values() for p in profile.plugins if isinstance(p, JobQueues)), None
     )
     if plugin is None:
-        raise InputError(name, "no profile of the configuration enables JobQueues, so there are no queues")
+        raise UnknownJob(name, "no profile of the configuration enables JobQueues, so there are no queues")
     jobs: dict[str, Job] = {}
     for pod in pods:
         job = plugin.jobs.of(scheduler.cache.shapes.info(pod))
@@ -183,7 +184,7 @@ def forecast(cluster: ClusterObjects, pods: Sequence[Pod], options: SchedulerOpt
             jobs[job.name] = job
     if not jobs:
         problems = {plugin.jobs.problem(scheduler.cache.shapes.info(pod)) for pod in pods} - {""}
-        raise InputError(name, min(problems) if problems else "has no pod that names a queue")
+        raise UnknownJob(name, min(problems) if problems else "has no pod that names a queue")
     answers = _Answers(scheduler, plugin)
     remarks = scheduler.absent
     if scheduler.extenders:

@@ -12,6 +12,7 @@ taken for good.
 
 from __future__ import annotations
 
+import logging
 import math
 import operator
 from collections import Counter, deque
@@ -63,6 +64,9 @@ from kubestow_contrib.queues.planning import (
 )
 from kubestow_contrib.queues.queue_charts import ReportedNodes
 from kubestow_contrib.queues.queue_report import QueueReport
+from kubestow_contrib.queues.queues_file import with_queues_file
+
+_log = logging.getLogger(__name__)
 
 _NO_JOB = Status.unschedulable("preemption: not eligible without a queue.")
 _NO_VICTIMS = Status.unschedulable("preemption: no jobs have to make way for this one.")
@@ -85,7 +89,7 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
     events_to_register = ()  # rounds admit jobs, not events
 
     def __init__(self, args: JobQueuesArgs | None, handle: Handle) -> None:
-        args = (args or JobQueuesArgs()).with_file()
+        args = with_queues_file(args or JobQueuesArgs(), partial(_log.warning, "Queues of another project: %s"))
         super().__init__(args, handle)
         self._scheduler = handle if isinstance(handle, BatchHandle) else None
         self.queues: Mapping[str, Queue] = read_queues(args)
@@ -107,6 +111,8 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
             handle.cluster,
             self.now,
             queues=leaves,
+            queue_keys=args.queue_keys,
+            namespace_queues=args.namespace_queues,
             default_queue=args.default_queue,
             is_ours=self._is_ours,
             run_times=RunTimes(seconds(args.assumed_run_time)),
@@ -353,7 +359,8 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
                     )
         total = {name: float(nodes.allocatable(name).sum()) for name in resources if name != PODS}
         usage = self._observe_usage(jobs, total, now)
-        return Situation(now, resources, total, free, self.queues, waiting, running, flavors, usage, self.plan.held)
+        held, positions = self.plan.held, self.plan.position
+        return Situation(now, resources, total, free, self.queues, waiting, running, flavors, usage, held, positions)
 
     def builder(self, resources: Sequence[str], flavors: Sequence[tuple[str, NDArray[np.bool_]]]) -> DemandBuilder:
         """What makes demands that are measured in some resources, on the nodes that there are."""

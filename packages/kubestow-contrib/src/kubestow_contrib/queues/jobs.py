@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -317,6 +317,8 @@ class Jobs:
         now: Callable[[], float],
         *,
         queues: Iterable[str],
+        queue_keys: Sequence[str],
+        namespace_queues: Mapping[str, str],
         default_queue: str,
         is_ours: Callable[[PodInfo], bool],
         run_times: RunTimes,
@@ -325,6 +327,7 @@ class Jobs:
     ) -> None:
         self._cluster, self._now = cluster, now
         self._queues, self._default = frozenset(queues), default_queue
+        self._queue_keys, self._namespace_queues = (QUEUE, *queue_keys), namespace_queues
         self._is_ours, self.run_times, self._on_end, self._on_run = is_ours, run_times, on_end, on_run
         self.by_key: dict[JobKey, Job] = {}
         self._of_pod: dict[str, Job] = {}
@@ -342,8 +345,11 @@ class Jobs:
         return self._of_pod.get(info.uid)
 
     def queue_of(self, info: PodInfo) -> str:
-        """The queue that a pod names, or the default one; "" for none."""
-        return info.metadata.annotations.get(QUEUE) or info.labels.get(QUEUE) or self._default
+        """The queue that a pod names, or that of its namespace, or the default one; "" for none."""
+        for key in self._queue_keys:
+            if queue := info.metadata.annotations.get(key) or info.labels.get(key):
+                return queue
+        return self._namespace_queues.get(info.namespace, self._default)
 
     def problem(self, info: PodInfo) -> str:
         """Why a pod that names a queue belongs to no job; "" if it does or names none."""

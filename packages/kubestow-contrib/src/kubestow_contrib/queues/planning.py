@@ -94,6 +94,7 @@ class Situation:
     ``free`` (int64, nodes by ``resources``) is what is free now, without all that running jobs have or will get. Of
     waiting jobs that are equally important and old, the first comes first. ``held`` is the key of the job for which
     others were held back in the last round: it comes before all jobs of no higher priority, so that it keeps its start.
+    ``positions`` are those of jobs in the last round.
     ``flavors`` are the names of the flavors and their nodes. ``usage`` has the decayed usage of queues as fractions of
     ``total``, by name and resource.
     """
@@ -108,6 +109,7 @@ class Situation:
     flavors: Sequence[tuple[str, NDArray[np.bool_]]] = ()
     usage: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     held: str = ""
+    positions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,44 +208,49 @@ class _Round:
             usage_factor=policy.usage_factor,
         )
         self._plan = Plan(shares=self._shares)
+        self._held = _HeldReservations(self._availability, situation, policy)
         self._preemptors_left = _MOST_PREEMPTORS
+        self._reservations_left = policy.reservations if policy.mode == "conservative" else 1
+        #: Without backfill: the job of each queue that its limits keep from starting.
+        self._limited: dict[str, str] = {}
 
     def plan(self) -> Plan:
-        mode, made = self._policy.mode, self._plan
-        left = self._policy.reservations if mode == "conservative" else 1
-        limited: dict[str, str] = {}  # without backfill: the job of each queue that its limits keep from starting
+        made = self._plan
         for job in _Order(self._situation, self._policy, self._shares):
             made.position[job.key] = len(made.position) + 1
+            known = self._held.withdraw(job)
+            ahead = made.held if self._policy.mode == "none" and made.held else self._limited.get(job.queue, "")
             if len(made.position) > self._policy.depth:
                 made.delays[job.key] = Delay(job, "depth")
-                continue
-            ahead = made.held if mode == "none" and made.held else limited.get(job.queue, "")
-            if ahead:
+            elif ahead:
                 made.delays[job.key] = Delay(job, "behind", behind=ahead)
-                continue
-            if self._start(job):
-                continue
-            if job.is_started:
-                made.delays[job.key] = Delay(job, "nodes")
-                continue
-            if not self._availability.fits_at_last(job.demand):
-                made.delays[job.key] = Delay(job, "never")
-                continue
-            is_limited = self._availability.at(self._situation.now, job.demand, job.duration, limited=False) is not None
-            reservation = None
-            if is_limited or left:
-                reservation = self._availability.earliest(job.demand, job.duration, known=job.reservation)
-            if reservation is not None:
-                self._availability.reserve(reservation, job.demand, job.duration)
-            if is_limited:
-                made.delays[job.key] = Delay(job, "limit", reservation)
-                if mode == "none":
-                    limited[job.queue] = job.key
-                continue
-            left -= bool(left)
-            made.delays[job.key] = Delay(job, "nodes", reservation, made.held)
-            made.held = made.held or job.key
+            else:
+                displaced = self._held.withdraw_for(job) if known is None else []
+                if not self._start(job):
+                    made.delays[job.key] = self._delay(job, known)
+                self._held.restore(displaced)
         return made
+
+    def _delay(self, job: WaitingJob, known: Reservation | None) -> Delay:
+        """Reserve the start of a job that cannot start now, the ``known`` one or an earlier one."""
+        made, availability = self._plan, self._availability
+        if job.is_started:
+            return Delay(job, "nodes")
+        if not availability.fits_at_last(job.demand):
+            return Delay(job, "never")
+        is_limited = availability.at(self._situation.now, job.demand, job.duration, limited=False) is not None
+        reservation = None
+        if is_limited or self._reservations_left:
+            reservation = availability.earliest(job.demand, job.duration, known=known)
+        if reservation is not None:
+            availability.reserve(reservation, job.demand, job.duration)
+        if is_limited:
+            if self._policy.mode == "none":
+                self._limited[job.queue] = job.key
+            return Delay(job, "limit", reservation)
+        self._reservations_left -= bool(self._reservations_left)
+        behind, made.held = made.held, made.held or job.key
+        return Delay(job, "nodes", reservation, behind)
 
     def _start(self, job: WaitingJob) -> bool:
         """Start a job now, if need be in the place of others; whether that is possible."""
@@ -384,6 +391,59 @@ class _Round:
         }
 
 
+class _HeldReservations:
+    """The reservations of the last round: what they need is taken until it is the turn of their jobs.
+
+    They hold against all other jobs, with these exceptions: jobs of higher priority, those that have started or waited
+    for as long as is permitted, and those before them in the last round whose own reservation does not hold any more,
+    because a job has outlived its run time or a node is gone, may displace them.
+    """
+
+    def __init__(self, availability: Availability, situation: Situation, policy: Policy) -> None:
+        self._availability, self._now, self._max_wait = availability, situation.now, policy.max_wait
+        self._positions = situation.positions
+        self._held: dict[str, tuple[WaitingJob, Reservation]] = {}
+        reserved = [job for job in situation.waiting if job.reservation is not None]
+        self.restore(sorted(reserved, key=self._position))
+
+    def withdraw(self, job: WaitingJob) -> Reservation | None:
+        """Give back what is held for a job; its reservation, None if none holds."""
+        _, reservation = self._held.pop(job.key, (job, None))
+        if reservation is not None:
+            self._availability.withdraw(reservation, job.demand, job.duration)
+        return reservation
+
+    def withdraw_for(self, job: WaitingJob) -> list[WaitingJob]:
+        """Give back what is held for jobs that another one may displace; these jobs."""
+        is_first = job.is_started or is_overdue(job, self._now, self._max_wait)
+        has_lost, position = job.reservation is not None, self._position(job)
+        displaced = [
+            other
+            for other, _ in self._held.values()
+            if is_first or other.priority < job.priority or (has_lost and position < self._position(other))
+        ]
+        for other in displaced:
+            self.withdraw(other)
+        return displaced
+
+    def restore(self, jobs: Sequence[WaitingJob]) -> None:
+        """Hold the reservations of some jobs again, as far as they are still possible."""
+        for job in jobs:
+            assert job.reservation is not None
+            held = Reservation(max(job.reservation.start, self._now), job.reservation.placement)
+            if self._availability.is_possible(held, job.demand, job.duration):
+                self._availability.reserve(held, job.demand, job.duration)
+                self._held[job.key] = job, held
+
+    def _position(self, job: WaitingJob) -> float:
+        return self._positions.get(job.key, math.inf)
+
+
+def is_overdue(job: WaitingJob, now: float, max_wait: float) -> bool:
+    """Whether a job has waited for as long as is permitted; 0 permits any wait."""
+    return bool(max_wait) and now - job.arrived >= max_wait
+
+
 class _Order:
     """Waiting jobs in the order in which they are looked at, given what those before them have been allocated.
 
@@ -396,9 +456,7 @@ class _Order:
     def __init__(self, situation: Situation, policy: Policy, shares: QueueShares) -> None:
         self._shares, self._by_shares = shares, policy.shares
         overdue = [
-            job
-            for job in situation.waiting
-            if job.is_started or (policy.max_wait and situation.now - job.arrived >= policy.max_wait)
+            job for job in situation.waiting if job.is_started or is_overdue(job, situation.now, policy.max_wait)
         ]
         self._overdue = sorted(overdue, key=lambda job: (not job.is_started, job.arrived))
         keys = {job.key for job in overdue}

@@ -14,6 +14,7 @@ from typing import Any
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.errors import InvalidObject
+from kubestow.plugins.registry import References
 from kubestow.rules.owners import controller_reference
 from kubestow.rules.requests import requests_by_spec
 from kubestow_contrib.volcano.configuration import SCHEDULER_NAME
@@ -29,7 +30,7 @@ _PREEMPTABLE = "volcano.sh/preemptable"
 _MOST_PODS = 1_000_000
 
 
-def objects_of(job: Object) -> Iterator[Object]:
+def objects_of(job: Object, references: References) -> Iterator[Object]:
     """The PodGroup and the pods of a Job with its namespace set. Raises InvalidObject."""
     metadata, spec = job["metadata"], job["spec"]
     name, namespace = metadata["name"], metadata["namespace"]

@@ -12,6 +12,7 @@ from kubestow.errors import ConfigurationError, InputError
 from kubestow.testing import PluginHarness, check_plugin, node, pod
 from kubestow_contrib.queues.configuration import JobQueuesArgs, QueueArgs, read_queues
 from kubestow_contrib.queues.job_queues import JobQueues
+from kubestow_contrib.queues.queues_file import with_queues_file
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_mistakes_name_their_field(args: dict[str, Any], problem: str) -> None:
 def test_queues_can_be_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "queues.yaml"
     path.write_text("queues:\n- {name: a, amounts: [{limit: {cpu: 4}}]}\n- {name: b, parent: a}\n")
-    queues = read_queues(JobQueuesArgs(queues_file=str(path)).with_file())
+    queues = read_queues(with_queues_file(JobQueuesArgs(queues_file=str(path))))
     assert queues["b"].lineage == ("b", "a")
     assert queues["a"].limits[0].limit == {"cpu": 4000}
 
@@ -76,10 +77,10 @@ def test_mistakes_in_a_file_name_the_file(tmp_path: Path, content: str, problem:
     path = tmp_path / "queues.yaml"
     path.write_text(content)
     with pytest.raises(InputError) as raised:
-        JobQueuesArgs(queues_file=str(path)).with_file()
+        with_queues_file(JobQueuesArgs(queues_file=str(path)))
     assert problem in str(raised.value)
     with pytest.raises(InputError, match="excludes"):
-        JobQueuesArgs(queues_file=str(path), queues=[QueueArgs("a")]).with_file()
+        with_queues_file(JobQueuesArgs(queues_file=str(path), queues=[QueueArgs("a")]))
 
 
 def test_the_contract_is_kept() -> None:

@@ -178,10 +178,12 @@ def test_the_command_prints_the_answer(tmp_path: Path, capsys: pytest.CaptureFix
     assert lines[1] == "why not yet: too little is free; short of cpu"
     assert lines[2].startswith("reserved start: 2026-06-01T12:30:00Z, in 30m0s, if running jobs end")
     assert "1 pod instead of 2" in "\n".join(lines)
+    assert lines[-1] == "forecast by JobQueues"
     with pytest.raises(SystemExit) as exited:
         main(["when", "job/absent", "--cluster", str(dump), "--config", str(config)])
     assert exited.value.code == 1
     assert "job/absent in namespace default: has no pod, finished pods aside" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["when", "pod/asked-0", "--cluster", str(dump), "--config", str(config), "-o", "json"])
-    assert json.loads(capsys.readouterr().out)["jobs"][0]["job"] == "job/default/asked"
+    document = json.loads(capsys.readouterr().out)
+    assert (document["forecastBy"], document["jobs"][0]["job"]) == ("JobQueues", "job/default/asked")

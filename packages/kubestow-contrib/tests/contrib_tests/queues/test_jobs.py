@@ -25,6 +25,8 @@ def jobs_on(cluster: Cluster, clock: Clock, **fields: Any) -> tuple[Jobs, list[J
     ended: list[Job] = []
     settings: dict[str, Any] = {
         "queues": ["q"],
+        "queue_keys": [],
+        "namespace_queues": {},
         "default_queue": "",
         "is_ours": lambda info: True,
         "run_times": RunTimes(3600.0),

@@ -14,6 +14,10 @@ from kubestow_contrib.volcano.configuration import SCHEDULER_NAME
 from kubestow_contrib.volcano.job_objects import objects_of
 
 
+def no_references(kind: str, namespace: str, name: str) -> None:
+    """The input has no other objects."""
+
+
 def task(name: str, replicas: int, cpu: str, **fields: Any) -> dict[str, Any]:
     containers = [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}]
     return {"name": name, "replicas": replicas, "template": {"spec": {"containers": containers}}, **fields}
@@ -29,12 +33,12 @@ def job(*tasks: dict[str, Any], metadata: dict[str, Any] | None = None, **spec: 
 
 
 def group_of(manifest: dict[str, Any]) -> dict[str, Any]:
-    group, *_ = objects_of(manifest)
+    group, *_ = objects_of(manifest, no_references)
     return group
 
 
 def test_a_job_has_a_pod_group_and_the_pods_of_each_task() -> None:
-    group, *pods = objects_of(job(task("ps", 1, "1"), task("worker", 2, "2"), queue="research"))
+    group, *pods = objects_of(job(task("ps", 1, "1"), task("worker", 2, "2"), queue="research"), no_references)
     assert group["apiVersion"] == "scheduling.volcano.sh/v1beta1"
     assert group["spec"] == {
         "minMember": 3,
@@ -59,7 +63,9 @@ def test_minimum_resources_are_those_of_the_pods_that_the_job_needs() -> None:
 def test_pods_have_the_priority_class_and_the_scheduler_of_the_job_unless_they_name_others() -> None:
     own = task("own", 1, "1")
     own["template"]["spec"] |= {"schedulerName": "mine", "priorityClassName": "low"}
-    _, first, second = objects_of(job(own, task("other", 1, "1"), schedulerName="s", priorityClassName="high"))
+    _, first, second = objects_of(
+        job(own, task("other", 1, "1"), schedulerName="s", priorityClassName="high"), no_references
+    )
     found = [(each["spec"]["schedulerName"], each["spec"]["priorityClassName"]) for each in (first, second)]
     assert found == [("mine", "low"), ("s", "high")]
 
@@ -75,7 +81,7 @@ def test_pods_have_the_priority_class_and_the_scheduler_of_the_job_unless_they_n
 )
 def test_a_mistake_in_a_job_names_the_field(manifest: dict[str, Any], path: str) -> None:
     with pytest.raises(InvalidObject) as found:
-        list(objects_of(manifest))
+        list(objects_of(manifest, no_references))
     assert found.value.path == path
 
 
@@ -117,7 +123,7 @@ def test_what_the_controller_has_created_already_is_created_anew(
     manifest = job(task("worker", 2, "1"), metadata={"uid": "7"})
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(NODE))
     (tmp_path / "volcano.conf").write_text(CONFIGURATION)
-    (tmp_path / "dump.yaml").write_text(yaml.safe_dump_all([manifest, *objects_of(manifest)]))
+    (tmp_path / "dump.yaml").write_text(yaml.safe_dump_all([manifest, *objects_of(manifest, no_references)]))
     flags = [f"--{flag}={tmp_path / name}" for flag, name in (("config", "volcano.conf"), ("cluster", "nodes.yaml"))]
     with pytest.raises(SystemExit):
         main(["simulate", *flags, f"--workload={tmp_path / 'dump.yaml'}"])

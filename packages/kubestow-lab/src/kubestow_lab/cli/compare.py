@@ -17,9 +17,11 @@ from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.rules.minors import NOT_COMPARED
 from kubestow_lab.cli.simulation_inputs import (
+    QueueInput,
     SimulationInput,
     WorkloadInput,
     print_remarks,
+    queue_options,
     report_plugin_failures,
     simulation_options,
     workload_options,
@@ -91,6 +93,7 @@ def _side_options(name: str, metavar: str, text: str) -> Callable[[Callable[...,
     help=f"Kubernetes minor to decide as, such as 1.33. Default: the cluster's. {_PER_SIDE} {NOT_COMPARED}.",
 )
 @simulation_options()
+@queue_options
 @click.option(
     "--fail-if",
     "thresholds",
@@ -129,6 +132,7 @@ def compare(
     gates: tuple[str, ...],
     emulated_versions: tuple[str, ...],
     simulation: SimulationInput,
+    queues: QueueInput,
     thresholds: tuple[str, ...],
     changes: tuple[str, ...],
     outputs: tuple[tuple[str, str], ...],
@@ -177,12 +181,12 @@ def compare(
         for n in range(len(_ROLES))
     ]
     if record is None:
-        found = _compare_simulations(sides, workload, simulation, parsed, has_default_baseline)
+        found = _compare_simulations(sides, workload, simulation, queues, parsed, has_default_baseline)
     else:
-        if workload.has_source or not all(installation.is_this_one for installation in installations):
+        if workload.has_source or queues.kueue or not all(installation.is_this_one for installation in installations):
             raise click.UsageError(
                 "--record excludes --cluster, --kubeconfig, --context, --master, --trace, --workload, --reschedule,"
-                " and the options -path and -python"
+                " --kueue, and the options -path and -python"
             )
         found = _compare_record(record, sides, has_default_baseline)
     if isinstance(found, ConfigurationProblems):
@@ -320,6 +324,7 @@ def _compare_simulations(
     sides: Sequence[_Side],
     workload: WorkloadInput,
     simulation: SimulationInput,
+    queues: QueueInput,
     thresholds: Sequence[Threshold],
     has_default_baseline: bool,
 ) -> SimulationComparison | ConfigurationProblems:
@@ -327,7 +332,7 @@ def _compare_simulations(
 
     with _as_files(workload, sides) as source:
         try:
-            cluster, arrivals = source.read(*(side.scheduler for side in sides))
+            cluster, arrivals = source.read(*(side.scheduler for side in sides), queued=queues.queued(workload))
         except ConfigurationError:  # found before a live cluster is asked for its version
             problems = _problems(sides, [parse_minor(side.scheduler.emulated_version) for side in sides])
             if problems is None:
@@ -348,7 +353,7 @@ def _compare_simulations(
             return problems
         _check_metrics(thresholds, cluster)
         if not all(side.installation.is_this_one for side in sides):
-            return _compare_installations(sides, source, simulation, cluster, arrivals)
+            return _compare_installations(sides, source, simulation, queues, cluster, arrivals)
         options = [side.scheduler.read() for side in sides]
         baseline, candidate = _with_default_baseline(options) if has_default_baseline else options
         cluster = source.with_running_pods(cluster, baseline, candidate)
@@ -359,6 +364,7 @@ def _compare_simulations(
                 baseline=baseline,
                 candidate=candidate,
                 options=simulation.options(),
+                admission=queues.admission(cluster, arrivals),
                 names=[side.name for side in sides],
                 progress=lambda progress: show(progress.pods, progress.total),
             )
@@ -390,6 +396,7 @@ def _compare_installations(
     sides: Sequence[_Side],
     workload: WorkloadInput,
     simulation: SimulationInput,
+    queues: QueueInput,
     cluster: ClusterObjects,
     arrivals: Arrivals,
 ) -> SimulationComparison:
@@ -408,10 +415,11 @@ def _compare_installations(
                 plugins=setup.plugins,
                 gates=setup.gates,
                 options=simulation.options(),
+                admission=queues.admission(cluster, arrivals),
             )
             found.append(Side(side.name, simulated.run()))
         else:
-            arguments = [*workload.arguments(), *simulation.arguments(), *side.arguments()]
+            arguments = [*workload.arguments(), *simulation.arguments(), *queues.arguments(), *side.arguments()]
             found.append(Side(side.name, side.installation.simulate(arguments, cluster)))
     return SimulationComparison.of(*found)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,18 +12,17 @@ from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar, report_written
 from kubestow.reports.model import counted
 from kubestow_lab.cli.simulation_inputs import (
+    QueueInput,
     SimulationInput,
     WorkloadInput,
     print_remarks,
+    queue_options,
     report_plugin_failures,
     simulation_options,
     workload_options,
 )
 
 if TYPE_CHECKING:
-    from kubestow.engine.input.cluster_objects import ClusterObjects
-    from kubestow.engine.job_admission import AdmissionQueues
-    from kubestow_lab.simulation.arrivals import Arrivals
     from kubestow_lab.simulation.simulation import Simulation
     from kubestow_lab.simulation.simulation_result import SimulationResult
 
@@ -38,12 +36,7 @@ if TYPE_CHECKING:
     "--cost-model", type=click.Choice(["cpu-mem", "octopus", "quincy"]), help="Costs of the optimal placement."
 )
 @click.option("--optimal-limit", type=click.FloatRange(min=0.1), help="Limit of its search, in solver seconds.")
-@click.option("--kueue", is_flag=True, help="Kueue's objects in the cluster decide when its jobs start.")
-@click.option(
-    "--queue-configuration",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Kueue's Configuration, or the ConfigMap with it, for fair sharing.",
-)
+@queue_options
 @click.option("--max-pending", type=click.IntRange(min=0), help="Exit with status 1 if more pods stay pending.")
 @click.option(
     "-o",
@@ -62,8 +55,7 @@ def simulate(
     optimal: bool,
     cost_model: str | None,
     optimal_limit: float | None,
-    kueue: bool,
-    queue_configuration: Path | None,
+    queues: QueueInput,
     max_pending: int | None,
     outputs: tuple[tuple[str, str], ...],
 ) -> int:
@@ -80,8 +72,7 @@ def simulate(
         raise click.UsageError("--cost-model and --optimal-limit need --optimal")
     if optimal:
         require_solvers("--optimal")
-    queued = _queued_jobs(kueue, queue_configuration, workload)
-    cluster, arrivals = workload.read(scheduler, queued=queued)
+    cluster, arrivals = workload.read(scheduler, queued=queues.queued(workload))
     setup = scheduler.read(cluster).decoded()
     cluster = workload.with_running_pods(cluster, setup)
     simulated = Simulation(
@@ -91,7 +82,7 @@ def simulate(
         plugins=setup.plugins,
         gates=setup.gates,
         options=simulation.options(),
-        admission=_kueue_queues(cluster, arrivals, queue_configuration) if kueue else None,
+        admission=queues.admission(cluster, arrivals),
     )
     with progress_bar("simulating", "pods") as show:
         result = simulated.run(lambda progress: show(progress.pods, progress.total))
@@ -113,38 +104,6 @@ def simulate(
         )
         return 1
     return int(failed)
-
-
-def _queued_jobs(kueue: bool, configuration: Path | None, workload: WorkloadInput) -> Callable[[dict[str, Any]], bool]:
-    """Which workloads wait in queues. Raises UsageError."""
-    if not kueue:
-        if configuration is not None:
-            raise click.UsageError("--queue-configuration needs --kueue")
-        return lambda workload: False
-    if not workload.clusters:
-        raise click.UsageError("--kueue needs --cluster with a dump that has Kueue's objects")
-    from kubestow.engine.job_admission import find_admission_system
-
-    return find_admission_system("kueue").takes
-
-
-def _kueue_queues(
-    cluster: ClusterObjects, arrivals: Arrivals, configuration: Path | None
-) -> Callable[[float], AdmissionQueues]:
-    """Makes Kueue's queues of a cluster and a workload, which are read once now to report mistakes."""
-    from kubestow.engine.job_admission import find_admission_system
-    from kubestow.errors import InputError
-
-    system = find_admission_system("kueue")
-
-    def queues(now: float) -> AdmissionQueues:
-        found = system.open(cluster, further=arrivals.custom_resources, configuration=configuration, now=now)
-        if found is None:
-            raise InputError("--kueue", "the cluster has no ClusterQueue, expected Kueue's objects in the dump")
-        return found
-
-    queues(0.0)
-    return queues
 
 
 def _write(form: str, target: str, result: SimulationResult, simulation: Simulation) -> None:

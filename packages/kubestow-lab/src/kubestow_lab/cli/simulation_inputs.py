@@ -16,6 +16,7 @@ from kubestow.cli.output import print_input
 
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow.engine.job_admission import AdmissionQueues
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow_lab.simulation.arrivals import Arrivals
     from kubestow_lab.simulation.plugin_failures import PluginFailure
@@ -168,6 +169,69 @@ workload_options = grouped_options(
         click.option("--strict", is_flag=True, help="Refuse input with any problem."),
         click.option(
             "--reschedule", is_flag=True, help="Schedule the running pods of controllers too, as if they were new."
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInput:
+    """Whether the queues of another project, among the objects of the cluster, decide when jobs start."""
+
+    kueue: bool
+    queue_configuration: Path | None
+
+    def queued(self, workload: WorkloadInput) -> Callable[[dict[str, Any]], bool]:
+        """Which workloads wait in queues. Raises UsageError."""
+        if not self.kueue:
+            if self.queue_configuration is not None:
+                raise click.UsageError("--queue-configuration needs --kueue")
+            return lambda workload: False
+        if not workload.clusters:
+            raise click.UsageError("--kueue needs --cluster with a dump that has Kueue's objects")
+        from kubestow.engine.job_admission import find_admission_system
+
+        return find_admission_system("kueue").takes
+
+    def admission(self, cluster: ClusterObjects, arrivals: Arrivals) -> Callable[[float], AdmissionQueues] | None:
+        """Makes the queues of a cluster and a workload, which are read once now to report mistakes; None for none.
+
+        Raises InputError.
+        """
+        if not self.kueue:
+            return None
+        from kubestow.engine.job_admission import find_admission_system
+        from kubestow.errors import InputError
+
+        system = find_admission_system("kueue")
+
+        def queues(now: float) -> AdmissionQueues:
+            further = arrivals.custom_resources
+            found = system.open(cluster, further=further, configuration=self.queue_configuration, now=now)
+            if found is None:
+                raise InputError("--kueue", "the cluster has no ClusterQueue, expected Kueue's objects in the dump")
+            return found
+
+        queues(0.0)
+        return queues
+
+    def arguments(self) -> Iterator[str]:
+        """The same options on the command line of another installation."""
+        yield from ("--kueue",) if self.kueue else ()
+        if self.queue_configuration is not None:
+            yield from ("--queue-configuration", str(self.queue_configuration))
+
+
+#: Adds the options that say whether queues decide when jobs start; the command gets them as ``queues``.
+queue_options = grouped_options(
+    "queues",
+    QueueInput,
+    (
+        click.option("--kueue", is_flag=True, help="Kueue's objects in the cluster decide when its jobs start."),
+        click.option(
+            "--queue-configuration",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Kueue's Configuration, or the ConfigMap with it, for fair sharing.",
         ),
     ),
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
 import click
 
 from kubestow.cli.commands.why import PodSelection, Workload, read_selected
@@ -13,9 +11,6 @@ from kubestow.cli.input.running_scheduler import configured_as_running
 from kubestow.cli.input.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result, with_versions
 from kubestow.errors import InputError
-
-#: Other distributions register here how they answer, by the name of their plugin.
-_FORECASTS = "kubestow.forecasts"
 
 
 @click.command()
@@ -28,11 +23,12 @@ def when(name: str, namespace: str, source: ClusterInput, scheduler: SchedulerIn
     """Say when JOB will start: its position, why not yet, what has to end, and what would make it start now.
 
     JOB is job/NAME, jobset/NAME, lws/NAME, rayjob/NAME, trainjob/NAME, podgroup/NAME, workload/NAME or pod/NAME. The
-    configuration has to enable the plugin JobQueues.
+    answer is from the queues that have it: those of the plugin JobQueues, if the configuration enables it.
     """
-    found = entry_points(group=_FORECASTS)
-    if not found:
-        raise InputError(name, "to forecast when jobs start, install kubestow-contrib")
+    from kubestow.engine.job_forecasts import forecast_jobs
+    from kubestow.reports.model import Paragraph
+    from kubestow.reports.text import View
+
     scheduler = configured_as_running(scheduler, source)
     workload = Workload.parse(name)
     if workload is None:
@@ -48,8 +44,13 @@ def when(name: str, namespace: str, source: ClusterInput, scheduler: SchedulerIn
     if not pods:
         raise InputError(subject, "has no pod, finished pods aside")
     options = scheduler.read(cluster)
-    answer = next(iter(found)).load()(cluster, pods, options, subject)
+    system, answer = forecast_jobs(cluster, pods, options, subject)
     for remark in answer.remarks:
         click.echo(f"remark: {remark}", err=True)
-    print_result(with_versions(answer.document, options.gates.minor, cluster.server_version), answer, output)
+    shown = View([*answer.blocks(), Paragraph(f"forecast by {system}", note=True)])
+    print_result(
+        with_versions(lambda: {"forecastBy": system, **answer.document()}, options.gates.minor, cluster.server_version),
+        shown,
+        output,
+    )
     return 0

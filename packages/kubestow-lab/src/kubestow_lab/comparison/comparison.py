@@ -12,6 +12,7 @@ from msgspec import structs
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.cluster_version import versions_text
+from kubestow.engine.job_admission import AdmissionQueues
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.reports.model import Block, Paragraph, Table
@@ -214,10 +215,13 @@ def compare(
     baseline: SchedulerOptions,
     candidate: SchedulerOptions,
     options: SimulationOptions | None = None,
+    admission: Callable[[float], AdmissionQueues] | None = None,
     names: Sequence[str] = ("baseline", "candidate"),
     progress: Callable[[SimulationProgress], None] = lambda progress: None,
 ) -> SimulationComparison:
     """Simulate two schedulers, with the same options and seed, and compare the results.
+
+    ``admission`` makes the queues in which the jobs of the arrivals wait, for each simulation.
 
     ``baseline`` and ``candidate`` are configuration, plugin classes and feature gates; both may have plugins of one
     name, such as two versions of a plugin. Where they emulate two minor versions of Kubernetes, the causes of
@@ -236,6 +240,7 @@ def compare(
             plugins=side.plugins,
             gates=side.gates,
             options=options or SimulationOptions(),
+            admission=admission,
         )
 
     simulations = [simulation(side) for side in (baseline, candidate)]

@@ -9,6 +9,7 @@ from kubestow.framework.profile import Registry
 from kubestow.rules.minors import Minor
 from kubestow_lab.conformance.capacity_replay import replay_capacity
 from kubestow_lab.conformance.descheduling_replay import replay_descheduling
+from kubestow_lab.conformance.observed_decisions import is_observed, replay_observed
 from kubestow_lab.conformance.recorded_cases import CapacityCase, Case, DescheduleCase, read_cases
 from kubestow_lab.conformance.scheduling_replay import ReplayMismatch, replay
 
@@ -28,4 +29,5 @@ def replay_file(
             case DescheduleCase():
                 yield case, replay_descheduling(case)
             case Case():
-                yield case, replay(case, registry_of(case.minor))
+                replay_case = replay_observed if is_observed(case) else replay
+                yield case, replay_case(case, registry_of(case.minor))

@@ -90,13 +90,45 @@ def configuration_of(
     return config.load(case.config, subject=case.name, gates=gates, implements=implements(registry))
 
 
+def gates_of(case: Case) -> config.FeatureGates:
+    """The feature gates of a case."""
+    return config.FeatureGates(case.feature_gates, minor=case.minor, subject=case.name)
+
+
+def cluster_of(case: Case, gates: config.FeatureGates) -> Cluster:
+    """The cluster in which the first pod of a case was decided about."""
+    cluster = Cluster(gates=gates)
+    for node in case.cluster.get("nodes", ()):
+        cluster.add_node(convert(Node, node))
+    for namespace in case.cluster.get("namespaces", ()):
+        cluster.put_namespace(namespace["metadata"]["name"], namespace["metadata"].get("labels") or {})
+    for resource in CATALOGUED:
+        for obj in case.cluster.get(resource.plural, ()):
+            if obj.get("apiVersion", resource.api_version) == resource.api_version:
+                cluster.catalog(resource.type).put(convert(resource.type, obj))
+    for pod in case.cluster.get("pods", ()):
+        _put_existing(cluster, pod)
+    return cluster
+
+
+def _put_existing(cluster: Cluster, pod: Object) -> None:
+    status = pod.get("status") or {}
+    if is_terminal(status.get("phase")):
+        return
+    if pod["spec"].get("nodeName"):
+        started = {"startTime": _STARTED_BEFORE} | status
+        cluster.put_pod(cluster.shapes.info(convert(Pod, pod | {"status": started})))
+    elif status.get("nominatedNodeName"):
+        cluster.nominate(cluster.shapes.info(convert(Pod, pod)), status["nominatedNodeName"])
+
+
 class _Replay:
     """The cluster of one case and its scheduling profiles."""
 
     def __init__(self, case: Case, registry: Registry) -> None:
-        gates = config.FeatureGates(case.feature_gates, minor=case.minor, subject=case.name)
+        gates = gates_of(case)
         configuration = configuration_of(case, registry, gates)
-        self.cluster = Cluster(gates=gates)
+        self.cluster = cluster_of(case, gates)
         handle = StaticHandle(self.cluster, gates)
         self._profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(with_all_candidate_nodes(profile), registry, handle)
@@ -104,26 +136,6 @@ class _Replay:
         }
         self._pipeline = DecisionPipeline(self.cluster, self._profiles, FirstByName())
         self._bound = 0
-        for node in case.cluster.get("nodes", ()):
-            self.cluster.add_node(convert(Node, node))
-        for namespace in case.cluster.get("namespaces", ()):
-            self.cluster.put_namespace(namespace["metadata"]["name"], namespace["metadata"].get("labels") or {})
-        for resource in CATALOGUED:
-            for obj in case.cluster.get(resource.plural, ()):
-                if obj.get("apiVersion", resource.api_version) == resource.api_version:
-                    self.cluster.catalog(resource.type).put(convert(resource.type, obj))
-        for pod in case.cluster.get("pods", ()):
-            self._put_existing(pod)
-
-    def _put_existing(self, pod: Object) -> None:
-        status = pod.get("status") or {}
-        if is_terminal(status.get("phase")):
-            return
-        if pod["spec"].get("nodeName"):
-            started = {"startTime": _STARTED_BEFORE} | status
-            self.cluster.put_pod(self._info(pod | {"status": started}))
-        elif status.get("nominatedNodeName"):
-            self.cluster.nominate(self._info(pod), status["nominatedNodeName"])
 
     def _info(self, pod: Object) -> PodInfo:
         return self.cluster.shapes.info(convert(Pod, pod))

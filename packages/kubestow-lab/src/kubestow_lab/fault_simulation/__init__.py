@@ -1,7 +1,7 @@
 """Fault simulation: living schedulers under injected faults, reproducible by seed, every decision checked.
 
     event_loop   virtual time, and a seeded shuffle of ready callbacks
-    trace        the events of a run, line by line, and their fingerprint
+    trace        what happens in a run: its trace, and the numbered steps that it takes on purpose
     recording    the flight records of processes
     faults       the kinds of faults, and how often they occur
     apiserver/   the API server, its outages and Lease, its watches as objects and over HTTP, the client of a process
@@ -12,9 +12,7 @@
     witness      states what the schedulers of a run do as facts, which the specification judges
     marks        the rare paths that runs have to reach
     scenario     what a run consists of, drawn from a seed or varied
-    steps        everything that a run does on purpose to its schedulers, numbered
-    simulation   one seeded run from beginning to end
-    runs         many of them, in a pool of processes
+    simulation   seeded runs from beginning to end, in a pool of processes if there are many
     search       runs that differ from those before, until one breaks a rule
     shrinking    the few steps of a failing run that matter
     story        a failing run as text that one can read, and as a test

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import click
 
 from kubestow_lab.fault_simulation.marks import Mark
-from kubestow_lab.fault_simulation.runs import outcomes
 from kubestow_lab.fault_simulation.scenario import Part
+from kubestow_lab.fault_simulation.simulation import outcomes
 
 #: So many runs have to reach every mark.
 _SEEDS_FOR_ALL_MARKS = 1000

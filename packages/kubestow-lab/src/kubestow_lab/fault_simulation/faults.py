@@ -12,7 +12,7 @@ from random import Random
 from types import MappingProxyType
 
 from kubestow.errors import APIError, KubestowError, Unreachable
-from kubestow_lab.fault_simulation.steps import Steps
+from kubestow_lab.fault_simulation.trace import Steps
 
 
 class Fault(StrEnum):

@@ -1,11 +1,11 @@
-"""One seeded run: faults for a minute or two, then quiescence and the final checks."""
+"""Seeded runs: faults for a minute or two, then quiescence and the final checks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -22,7 +22,7 @@ from kubestow_lab.fault_simulation.actors.kubelets import Kubelets
 from kubestow_lab.fault_simulation.actors.storage import Storage
 from kubestow_lab.fault_simulation.actors.tenants import DEADLY_STALL, STALL, Tenants
 from kubestow_lab.fault_simulation.actors.users import Users
-from kubestow_lab.fault_simulation.apiserver.context import SimulationContext
+from kubestow_lab.fault_simulation.apiserver.client import SimulationContext
 from kubestow_lab.fault_simulation.apiserver.outages import Outages
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
 from kubestow_lab.fault_simulation.event_loop import RecordedShuffledLoop, ShuffledLoop
@@ -35,10 +35,12 @@ from kubestow_lab.fault_simulation.scheduler.faulty_plugin import NAME, Injected
 from kubestow_lab.fault_simulation.scheduler.lookout import LoggedMarks
 from kubestow_lab.fault_simulation.scheduler.process import Features, Process, own_tasks
 from kubestow_lab.fault_simulation.specification import Rested, Settled, violations
-from kubestow_lab.fault_simulation.steps import Step, StepRandom, Steps
-from kubestow_lab.fault_simulation.trace import Trace
+from kubestow_lab.fault_simulation.trace import Step, StepRandom, Steps, Trace
 from kubestow_lab.fault_simulation.witness import Witness
+from kubestow_lab.process_pool import process_pool
 
+#: Runs that one worker is handed at once.
+_CHUNK = 4
 #: Seconds without faults after which the cluster must be quiescent: longer than any backoff, than a stalled watch, and
 #: than the time after which a pod is retried without an event.
 _LONG_REST = 420.0
@@ -48,7 +50,7 @@ _LONGEST_REST = 3 * _LONG_REST
 #: The same where all queueing hints are known to be complete.
 _SHORT_REST = 30.0
 #: Single changes after the faults that can make a pod schedulable, and as many in a large simulation.
-_HELPFUL_CHANGES, _MANY_HELPFUL_CHANGES = 2, 8
+_HELPFUL_CHANGES, _MANY_HELPFUL_CHANGES = 6, 8
 #: The probability that such a change is followed by another one within the longest attempt of a scheduler, in seconds.
 _PROBABILITY_OF_ANOTHER, _LONGEST_ATTEMPT = 0.3, 0.03
 #: Seconds after the faults in which no pod is put aside any more because of a stall.
@@ -90,6 +92,27 @@ def simulate(seed: int, *, required: Collection[Part] = (), recordings: list[Rec
 def run_scenario(scenario: Scenario) -> Outcome:
     """Run a scenario. That of a seed gives the outcome of the seed."""
     return _run(scenario, draw(scenario.seed, scenario.required)[1])
+
+
+def outcomes(
+    seeds: range, *, jobs: int | None = None, required: Sequence[Part] = (), trace: bool = False
+) -> Iterator[Outcome]:
+    """The outcomes in the order of the seeds, computed by ``jobs`` processes, by default one for each core.
+
+    They have no traces unless ``trace`` is set, because these are long.
+    """
+    work = partial(_outcome, required=required, trace=trace)
+    pool = process_pool(jobs, preload=__name__)
+    if pool is None:
+        yield from map(work, seeds)
+        return
+    with pool:
+        yield from pool.map(work, seeds, chunksize=_CHUNK)
+
+
+def _outcome(seed: int, *, required: Sequence[Part], trace: bool) -> Outcome:
+    outcome = simulate(seed, required=required)
+    return outcome if trace else replace(outcome, trace=(), steps=())
 
 
 def _run(scenario: Scenario, random: Random, recordings: list[Recording] | None = None) -> Outcome:
@@ -193,8 +216,11 @@ class _Simulation:
         disruptive = [asyncio.create_task(users.run())]
         if self._recordings is None:  # it reaches into the schedulers, past everything that is recorded
             disruptive.append(asyncio.create_task(self._decide_waiting_pods()))
-        late_changes = [*storage.helpful_changes] if Part.VOLUMES in self._parts else []
-        late_changes += devices.helpful_changes if Part.DEVICES in self._parts else ()
+        late_changes: list[Callable[[], None]] = []
+        if Part.VOLUMES in self._parts:
+            late_changes += storage.helpful_changes(users.create_waiting_pod)
+        if Part.DEVICES in self._parts:
+            late_changes += devices.helpful_changes(users.create_waiting_pod)
         if Part.GANGS in self._parts:
             names = self._scenario.scheduler_names
             of_jobs = Random(f"{self._seed} jobs")
@@ -208,7 +234,7 @@ class _Simulation:
                 are_units=self._minor.has(Behaviour.POD_GROUPS_ARE_UNITS),
             )
             disruptive.append(asyncio.create_task(jobs.run()))
-            late_changes += jobs.helpful_changes
+            late_changes += jobs.helpful_changes()
         tenants = Tenants(
             self.server,
             Random(f"{self._seed} tenants"),

@@ -30,11 +30,10 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow_lab.fault_simulation.actors.devices import claims_of, devices_of
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
-from kubestow_lab.fault_simulation.invariants.fairness import Overtaken
+from kubestow_lab.fault_simulation.invariants.fairness import Overtaken, request_storms
 from kubestow_lab.fault_simulation.invariants.feasible_nodes import PlainObjects, infeasibility, misfits_of_preemption
 from kubestow_lab.fault_simulation.invariants.gangs import unscheduled_gangs
 from kubestow_lab.fault_simulation.invariants.missed_pods import idle_preemptors, unscheduled_pods
-from kubestow_lab.fault_simulation.invariants.request_rate import request_storms
 from kubestow_lab.fault_simulation.invariants.scheduler_state import (
     cache_differences,
     leaks,
@@ -61,8 +60,8 @@ class Attempted:
     """A scheduler has tried to find a node for a pod. ``holder`` is the process that holds the lease on the server.
 
     ``overtaken`` are pods that wait for their first attempt, although they come before this one, which was tried
-    meanwhile for the second time. ``at_once`` is how often this pod has been tried at this very moment, 0 for a pod of
-    a gang. ``held_by_gone`` has the pods that have a node although they are known to be gone: for how many seconds, by
+    meanwhile for the second time. ``at_once`` is how often this pod has been tried at this very moment.
+    ``held_by_gone`` has the pods that have a node although they are known to be gone: for how many seconds, by
     name. ``without_nomination`` are pods that have preempted others since, have not changed, and are not nominated.
     """
 

@@ -31,6 +31,8 @@ from kubestow_lab.fault_simulation.specification import (
     violations,
 )
 
+#: How often a pod of a gang may be decided about in one attempt: for several placements, each more than once.
+_DECISIONS_OF_GANG = 20
 _POD_GROUPS = resource_of(KUBERNETES.kind)
 
 
@@ -77,10 +79,9 @@ class Witness:
         if self._now != process.view.now:
             self._now = process.view.now
             self._tried_now.clear()
-        if "job" in pod.metadata.labels:
-            return 0
         self._tried_now[process.identity, pod.metadata.uid] += 1
-        return self._tried_now[process.identity, pod.metadata.uid]
+        times = self._tried_now[process.identity, pod.metadata.uid]
+        return times // _DECISIONS_OF_GANG if "job" in pod.metadata.labels else times
 
     def _held_by_gone(self, process: Process) -> dict[str, float]:
         """For how many seconds the process has held a node for pods that it knows are gone, by their names.

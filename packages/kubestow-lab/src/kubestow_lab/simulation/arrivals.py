@@ -175,8 +175,11 @@ class _Loader:
         self._known = {(type(o), o.metadata.namespace, o.metadata.name) for o in cluster.objects}
         self._node_manifests: list[Object] | None = None
         self._refusals = Refusals(cluster.admission, cluster.pods)
+        self._sources: Sequence[SourceObject] = ()
+        self._custom_resources: dict[tuple[str, str, str], Object] | None = None
 
     def load(self, sources: Sequence[SourceObject]) -> Arrivals:
+        self._sources = sources
         for source in sources:
             if kinds.type_of(source) in kinds.ADMISSION_KINDS:
                 self._guarded(source, self._add_to_admission)
@@ -255,13 +258,26 @@ class _Loader:
             time = seconds_in(metadata.get("annotations") or {}, ARRIVAL) or 0.0
             self._arrivals.jobs.append(ArrivingJob(manifest, time))
         elif contributed is not None:
-            self._put_objects(contributed(manifest), source)
+            self._put_objects(contributed(manifest, self._custom_resource), source)
         else:
             for expansion in _expansions(manifest, self._nodes):
                 self._put_expansion(expansion, namespace, source)
         if source.kind in ("ReplicaSet", "StatefulSet", "ReplicationController"):
             self._put_manifest(manifest, source)
         self._arrivals.summary.read[source.kind] += 1
+
+    def _custom_resource(self, kind: str, namespace: str, name: str) -> Object | None:
+        """A custom resource of the workload or the cluster, by kind, namespace and name."""
+        if self._custom_resources is None:
+            self._custom_resources = {}
+            for source in (*self._cluster.custom_resources, *self._sources):
+                if kinds.is_custom(source):
+                    manifest = source.manifest
+                    metadata = manifest.get("metadata") or {}
+                    key = (source.kind, metadata.get("namespace") or "", metadata.get("name") or "")
+                    self._custom_resources[key] = manifest
+        found = self._custom_resources
+        return found.get((kind, namespace, name)) or (found.get((kind, "", name)) if namespace == "default" else None)
 
     def _put_objects(self, objects: Iterable[Object], source: SourceObject) -> None:
         """The objects that another project's controller creates: pods, and custom resources."""

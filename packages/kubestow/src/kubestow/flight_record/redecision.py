@@ -30,6 +30,7 @@ from kubestow.flight_record.entries import Answered, Called, Changed, Entry, Lis
 from kubestow.flight_record.exact_replay import recorded_random
 from kubestow.flight_record.segment import Segment
 from kubestow.framework.profile import Registry
+from kubestow.rules.pods import is_preempted
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import PODS, with_custom
 from kubestow.scheduling.interfaces import Clock, ObjectReference, Resource, Subscriber
@@ -154,9 +155,8 @@ class _Recorded:
             self.pending[uid] = self.names[uid]
         elif pod.spec.node_name and uid in self.pending:
             self.nodes[uid] = pod.spec.node_name
-        for condition in pod.status.conditions:
-            if condition.type == "DisruptionTarget" and condition.reason == "PreemptionByScheduler":
-                self.victims.add(uid)
+        if is_preempted(pod.status):
+            self.victims.add(uid)
 
 
 def _entries(segment: Segment) -> Iterator[Entry]:

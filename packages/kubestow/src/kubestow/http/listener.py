@@ -189,7 +189,10 @@ class HTTPListener:
 
     async def stop(self) -> None:
         """Stop listening, give requests in flight a little time, and close all connections."""
-        for accepting in self._accepting:
+        loop = asyncio.get_running_loop()
+        for accepting, listening in zip(self._accepting, self._sockets, strict=True):
+            # asyncio would accept a connection that it has seen already for the task that is cancelled, and fail.
+            loop.remove_reader(listening)
             accepting.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
         for listening in self._sockets:

@@ -44,10 +44,13 @@ _POD_GROUP_API_GROUP = "kubestow.pod_group_apis"
 _WORKLOAD_KIND_GROUP = "kubestow.workload_kinds"
 _ABSENT_GROUP = "kubestow.absent_plugins"
 
-WorkloadObjects = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
+References = Callable[[str, str, str], dict[str, Any] | None]
+"""A custom resource of the input by kind, namespace ("" for one of the cluster) and name; None if there is none."""
+
+WorkloadObjects = Callable[[dict[str, Any], References], Iterable[dict[str, Any]]]
 """The pods and other objects, as plain data, that a controller creates for a workload with its namespace set.
 
-Raises InvalidObject."""
+The second argument finds the objects that the workload refers to. Raises InvalidObject."""
 
 
 def find_plugins(
@@ -101,9 +104,11 @@ def find_workload_kinds() -> Mapping[tuple[str, str], WorkloadObjects]:
     return found
 
 
-def _workload_objects(entry_point: EntryPoint, workload: dict[str, Any]) -> Iterable[dict[str, Any]]:
+def _workload_objects(
+    entry_point: EntryPoint, workload: dict[str, Any], references: References
+) -> Iterable[dict[str, Any]]:
     objects: Any = _load(entry_point)
-    found: Iterable[dict[str, Any]] = objects(workload)
+    found: Iterable[dict[str, Any]] = objects(workload, references)
     return found
 
 

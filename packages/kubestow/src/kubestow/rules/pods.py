@@ -43,6 +43,12 @@ def condition_of(status: PodStatus, kind: str) -> PodCondition | None:
     return next((condition for condition in status.conditions if condition.type == kind), None)
 
 
+def is_preempted(status: PodStatus) -> bool:
+    """Whether a scheduler has chosen a pod as a victim of preemption: its condition DisruptionTarget says so."""
+    target = condition_of(status, "DisruptionTarget")
+    return target is not None and target.status == "True" and target.reason == "PreemptionByScheduler"
+
+
 def qos_class(spec: PodSpec) -> QOSClass:
     """The class by requests and limits of CPU and memory ("Pod Quality of Service Classes", KEP-2837).
 

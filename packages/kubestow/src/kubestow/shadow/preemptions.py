@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kubestow.api.core import Pod
 from kubestow.api.meta import APIObject, ObjectMeta
-from kubestow.rules.pods import condition_of
+from kubestow.rules.pods import is_preempted
 from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import ObservedDecision
@@ -62,7 +61,7 @@ class Preemptions:
         """Note a change if it shows that a pod was chosen as a victim."""
         if change.resource != PODS or change.old is None or change.new is None:
             return
-        if _is_evicted(change.new) and not _is_evicted(change.old):
+        if is_preempted(change.new.status) and not is_preempted(change.old.status):
             self._evictions.append(change)
 
     def add_nomination(self, change: Change) -> None:
@@ -132,9 +131,3 @@ class Preemptions:
         before = [each for each in own if each.number < change.number]
         after = [each for each in own if each.number > change.number]
         return before[-1] if before else None, after[0] if after else None
-
-
-def _is_evicted(pod: Pod) -> bool:
-    """Whether a pod has been chosen as a victim."""
-    condition = condition_of(pod.status, "DisruptionTarget")
-    return condition is not None and condition.status == "True" and condition.reason == "PreemptionByScheduler"

@@ -41,7 +41,7 @@ SETTLING_SECONDS = 1.0
 """So far the cache is behind the watch: what the scheduler may have known before a decision has been delivered then."""
 EVICTION_SECONDS = 10.0
 """So long after a nomination, its victims have been evicted; the last one is when the others are."""
-MOST_AHEAD = 4096
+MOST_AHEAD = 8192
 """With more changes than these to look at, decisions that differ are not looked at again."""
 RACE_SECONDS = 5.0
 """A decision is based on a state that is not older than this."""
@@ -50,7 +50,7 @@ RACE_SECONDS = 5.0
 _BUSY_SECONDS = 0.1
 _BEHIND = "too much has happened before it could be looked at again"
 #: For each so many changes that could have been applied already, half as many states are tried for a decision.
-_HALVING = 512
+_HALVING = 2048
 #: So many evictions, nominations and events of preemption are remembered.
 _MOST_PREEMPTIONS = 2000
 #: Steps towards a moment at which no node is better than the chosen one.
@@ -339,12 +339,13 @@ class Shadow:
             effects = list(self._preemptions.effects(observed, changes))
         prepared = self._preparations(change)
         sets = dict.fromkeys(each | part for each in effects for part in (prepared, frozenset[int]()))
-        most = MOST_MOMENTS >> self._overdue() // _HALVING if is_last else 0
+        most = self._most_moments if is_last else None
         return _Search(self._comparer, self._history, change, observed, changes, list(sets), most)
 
-    def _overdue(self) -> int:
-        """How many changes ahead could have been applied by now."""
-        return bisect_right(self._history.ahead, self._monotonic() - SETTLING_SECONDS, key=attrgetter("time"))
+    def _most_moments(self) -> int:
+        """How many moments are tried for a decision: fewer, the more changes ahead could have been applied by now."""
+        overdue = bisect_right(self._history.ahead, self._monotonic() - SETTLING_SECONDS, key=attrgetter("time"))
+        return MOST_MOMENTS >> overdue // _HALVING
 
     def _preparations(self, change: Change) -> frozenset[int]:
         """The numbers of the changes of the pod's volumes and claims while it was pending: PreBind makes them."""
@@ -404,7 +405,8 @@ class _Search:
 
     ``first`` is the result from the state that was delivered, ``nodes`` the two nodes in it; ``tried`` counts states,
     ``race`` says in what the state differs that was found. Each of the ``effects`` is a set of changes (numbers) that
-    may follow from the decision; at most so many states (``most``) are tried with each. A search can be interrupted.
+    may follow from the decision; at most so many states (``most``, asked before each one) are tried with each, without
+    it only those that are most likely. A search can be interrupted.
     """
 
     def __init__(
@@ -415,7 +417,7 @@ class _Search:
         observed: ObservedDecision,
         changes: Sequence[Change],
         effects: Sequence[frozenset[int]],
-        most: int,
+        most: Callable[[], int] | None,
     ) -> None:
         self._comparer, self._history, self._change, self.observed = comparer, history, change, observed
         self._moments = self._all(changes, effects, most)
@@ -446,7 +448,7 @@ class _Search:
         return None
 
     def _all(
-        self, changes: Sequence[Change], effects: Sequence[frozenset[int]], most: int
+        self, changes: Sequence[Change], effects: Sequence[frozenset[int]], most: Callable[[], int] | None
     ) -> Iterator[tuple[Moments, Moment]]:
         """The moments to try: the most likely ones of each set of effects before many of one of them.
 
@@ -459,16 +461,16 @@ class _Search:
             ends: list[Moment] = []
             nodes = {name for name in (self.observed.node, self.observed.nominated) if name}
             yield from ((moments, moment) for moment in self._leading(moments, nodes, ends))
-            begun.append((moments, ends, itertools.islice(moments.all(nodes), most)))
-        if not most:
+            begun.append((moments, ends, moments.all(nodes)))
+        if most is None:
             return
         for moments, ends, others in begun:
-            yield from ((moments, moment) for moment in itertools.islice(others, _LIKELY))
+            yield from ((moments, moment) for moment in itertools.islice(_at_most(most, others), _LIKELY))
             for moment in dict.fromkeys(ends):
                 if assumed := self._assumed(moments, moment):
                     yield moments, replace(moment, assumed=assumed)
         for moments, _, others in begun:
-            yield from ((moments, moment) for moment in others)
+            yield from ((moments, moment) for moment in _at_most(most, others, _LIKELY))
 
     def _compare(self, observed: ObservedDecision) -> Comparison | None:
         """Compare in the state that the cache is in; None if the pod is not pending in it."""
@@ -525,3 +527,10 @@ class _Search:
             gone.remove(fitting)
             found.append((fitting.object_id, better))
         return tuple(found)
+
+
+def _at_most(most: Callable[[], int], moments: Iterator[Moment], tried: int = 0) -> Iterator[Moment]:
+    """The moments until so many have been tried, those before included."""
+    while tried < most() and (moment := next(moments, None)) is not None:
+        tried += 1
+        yield moment

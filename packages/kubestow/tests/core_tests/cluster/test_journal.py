@@ -79,6 +79,32 @@ def test_only_recent_entries_are_kept() -> None:
     assert len(journal._rows) < 20_000
 
 
+def _simulated(journal: Journal, entries: int) -> int:
+    """A position inside a simulation with so many entries, which has ended."""
+    journal.begin_branch()
+    position = _write(journal, [(number % 10, ADDED) for number in range(entries)])[0]
+    journal.roll_back(1, UNDONE)
+    return position
+
+
+def test_a_position_inside_a_simulation_is_unknown_once_what_came_before_it_is_dropped() -> None:
+    journal = Journal()
+    journal.write(1, ADDED)
+    position = _simulated(journal, 5)
+    assert journal.since(position) is not None
+    _write(journal, [(number % 10, ADDED) for number in range(30_000)])
+    assert journal.since(position) is None
+
+
+def test_a_position_inside_a_simulation_is_unknown_once_later_simulations_are_long() -> None:
+    journal = Journal()
+    position = _simulated(journal, 5)
+    for _ in range(4):
+        assert journal.since(position) is not None
+        _simulated(journal, 2500)
+    assert journal.since(position) is None
+
+
 def test_the_same_position_is_read_again_after_further_changes() -> None:
     journal = Journal()
     journal.write(1, ADDED)

@@ -30,12 +30,12 @@ BASES = {
     for name, kind in vars(module).items()
     if inspect.isclass(kind) and issubclass(kind, Plugin)
 }
-#: The methods that extension points consist of; what a plugin declares about itself is no call of it.
+#: The methods that extension points consist of. What a plugin declares or reports about itself is none of them.
 METHODS = {
     name
     for kind in BASES.values()
     for name, member in vars(kind).items()
-    if inspect.isfunction(member) and not name.startswith("_") and name != "watched_kinds"
+    if inspect.isfunction(member) and not name.startswith("_") and name not in ("watched_kinds", "report")
 }
 #: What an event registration holds of a plugin.
 CALLBACKS = {"hint", "event_filter"}

@@ -66,3 +66,29 @@ def test_a_pod_that_is_deleted_right_after_it_was_allowed_frees_its_node_at_once
         assert harness.cluster.bindings == []
 
     in_virtual_time(scenario, node("n"), **enabled(HoldForTwoSeconds))
+
+
+def test_a_plugin_that_has_allowed_a_pod_does_not_reject_it_while_another_is_awaited() -> None:
+    async def scenario() -> None:
+        waiting = WaitingPods().add(Shapes().info(pod("a")), {"Quick": 1.0, "Slow": 5.0})
+        assert waiting.deadline == asyncio.get_running_loop().time() + 1
+        waiting.allow("Quick")
+        waiting.allow("Unknown")
+        assert waiting.pending_plugins == ["Slow"]
+        await asyncio.sleep(2)
+        assert waiting.pending_plugins == ["Slow"]
+        waiting.allow("Slow")
+        assert (await waiting.result()).ok
+        assert not waiting.reject("Slow", "too late")
+
+    run(scenario())
+
+
+def test_the_first_rejection_of_a_waiting_pod_counts() -> None:
+    async def scenario() -> None:
+        waiting = WaitingPods().add(Shapes().info(pod("a")), {"Quick": 1.0, "Slow": 5.0})
+        assert waiting.reject("Slow", "no")
+        await asyncio.sleep(2)
+        assert await waiting.result() == Status(Code.UNSCHEDULABLE, ("no",), "Slow")
+
+    run(scenario())

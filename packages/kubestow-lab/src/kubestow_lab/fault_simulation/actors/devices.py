@@ -1,22 +1,25 @@
 """A simulated device driver and resource claim controller.
 
-One claim, and the devices of one node, are published after the faults, when pods may have waited for them.
+Some claims, and the devices of one node, are published after the faults, when pods have waited for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from random import Random
 from typing import Any, NoReturn
 
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim, ResourceSlice
 from kubestow.testing.devices import claim, device_class, slice_of
-from kubestow_lab.fault_simulation.actors.control_loop import run_control_loop
+from kubestow_lab.fault_simulation.actors import run_control_loop
+from kubestow_lab.fault_simulation.actors.users import CreatePod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_status
 
 _CLAIMS = ("gpu-0", "gpu-1", "gpu-2")
-_LATE_CLAIM, _LATE_NODE = "gpu-late", "node-1"
+_LATE_CLAIMS, _LATE_NODE = ("gpu-late", "gpu-of-late-node"), "node-1"
+#: More claims than a node has devices.
+_RIVAL_CLAIMS = ("gpu-rival-0", "gpu-rival-1", "gpu-rival-2")
 
 
 class Devices:
@@ -30,21 +33,34 @@ class Devices:
         #: Whether the devices of one node are published.
         self._has_late_devices = False
 
-    @property
-    def helpful_changes(self) -> tuple[Callable[[], None], ...]:
-        """Changes that can make pods schedulable, to be made one after the other."""
-        return self._create_late_claim, self._publish_late_devices, self._finish_users_of_claim
+    def helpful_changes(self, create_pod: CreatePod) -> Iterator[Callable[[], None]]:
+        """Changes that can make pods schedulable, to be made one after the other; first pods that wait for them."""
 
-    def _create_late_claim(self) -> None:
-        self._put_claim(_LATE_CLAIM)
+        def await_late_claims() -> None:
+            for name, node_name in zip(_LATE_CLAIMS, ("", _LATE_NODE), strict=True):
+                create_pod(_claiming(name), node_name)
+
+        def use_up_a_node() -> None:
+            node_name = self._random.choice(sorted(self._server.nodes()) or [_LATE_NODE])
+            for name in _RIVAL_CLAIMS:
+                self._put_claim(name)
+                create_pod(_claiming(name), node_name)
+
+        yield from (await_late_claims, self._create_late_claims, self._publish_late_devices)
+        yield from (use_up_a_node, self._finish_users_of_claim)
+
+    def _create_late_claims(self) -> None:
+        for name in _LATE_CLAIMS:
+            self._put_claim(name)
 
     def _publish_late_devices(self) -> None:
         self._has_late_devices = True
         self._publish_slices()
 
     def _finish_users_of_claim(self) -> None:
-        """End all pods that use one of the allocated claims, which is released then."""
+        """End all pods that use an allocated claim, one of the rivals if there are any; the claim is released then."""
         held = [each.metadata.name for each in self._server.objects(ResourceClaim) if each.status.allocation]
+        held = [name for name in held if name in _RIVAL_CLAIMS] or held
         chosen = self._random.choice(held) if held else None
         for pod in self._server.pods():
             if chosen in claims_of(pod) and pod.spec.node_name and not ended(pod):
@@ -67,7 +83,7 @@ class Devices:
 
     def spec_part(self) -> dict[str, Any]:
         """A part of a pod spec that claims a device."""
-        return {"resourceClaims": [{"name": "gpu", "resourceClaimName": self._random.choice((*_CLAIMS, _LATE_CLAIM))}]}
+        return _claiming(self._random.choice((*_CLAIMS, "gpu-late")))
 
     def _put_claim(self, name: str) -> None:
         self._created += 1
@@ -102,6 +118,10 @@ class Devices:
         else:
             return self.churn
         return True
+
+
+def _claiming(name: str) -> dict[str, Any]:
+    return {"resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}
 
 
 def claims_of(pod: Pod) -> list[str]:

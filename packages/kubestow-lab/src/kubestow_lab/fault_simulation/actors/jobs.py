@@ -20,7 +20,7 @@ from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.scheduling.events.resources import resource_of
 from kubestow.testing import pod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
-from kubestow_lab.fault_simulation.steps import StepRandom, Steps
+from kubestow_lab.fault_simulation.trace import StepRandom, Steps
 
 _COSCHEDULING, _VOLCANO = "scheduling.x-k8s.io", "scheduling.volcano.sh"
 _INSTALLED = {api.name: api for api in find_pod_group_apis()}
@@ -137,7 +137,6 @@ class Jobs:
         for obj in objects:
             self._server.put(obj)
 
-    @property
     def helpful_changes(self) -> tuple[Callable[[], None], ...]:
         """Changes that can make pods schedulable, to be made one after the other."""
         return self._create_without_last, self._complete_last

@@ -8,7 +8,7 @@ from random import Random
 from typing import NoReturn
 
 from kubestow.api.core import Pod
-from kubestow_lab.fault_simulation.actors.control_loop import run_control_loop
+from kubestow_lab.fault_simulation.actors import run_control_loop
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_status
 
 

@@ -2,19 +2,20 @@
 
 Every volume is local to a node. Some claims are ReadWriteOncePod, and some pods have an inline disk that only one pod
 per node can mount. The controller binds claims to the volumes that a scheduler has selected, and releases volumes of
-deleted claims. One claim, and the volume of one node, are created after the faults, when pods may have waited for them.
+deleted claims. Some claims, and the volume of one node, are created after the faults, when pods have waited for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NoReturn
 
 from kubestow.api.core import Pod
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.testing.storage import claim, mounting, storage_class, volume
-from kubestow_lab.fault_simulation.actors.control_loop import run_control_loop
+from kubestow_lab.fault_simulation.actors import run_control_loop
+from kubestow_lab.fault_simulation.actors.users import CreatePod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended
 
 READ_WRITE_ONCE_POD, _READ_WRITE_ONCE = "ReadWriteOncePod", "ReadWriteOnce"
@@ -24,8 +25,11 @@ _CLAIMS = {
     "data-2": READ_WRITE_ONCE_POD,
     "data-3": READ_WRITE_ONCE_POD,
     "data-late": _READ_WRITE_ONCE,
+    "data-of-late-volume": _READ_WRITE_ONCE,
 }
-_LATE_CLAIM, _LATE_VOLUME = "data-late", "pv-node-1"
+#: How many of them the pods of users mount.
+_DRAWN_CLAIMS = 5
+_LATE_CLAIMS, _LATE_NODE = ("data-late", "data-of-late-volume"), "node-1"
 
 
 class Storage:
@@ -37,19 +41,24 @@ class Storage:
         #: Whether unused claims are recreated at random.
         self.churn = True
         #: The names of the objects that are yet to be created.
-        self._late = {_LATE_CLAIM, _LATE_VOLUME}
+        self._late = {*_LATE_CLAIMS, f"pv-{_LATE_NODE}"}
 
-    @property
-    def helpful_changes(self) -> tuple[Callable[[], None], ...]:
-        """Changes that can make pods schedulable, to be made one after the other."""
-        return self._create_late_claim, self._create_late_volume
+    def helpful_changes(self, create_pod: CreatePod) -> Iterator[Callable[[], None]]:
+        """Changes that can make pods schedulable, to be made one after the other; first pods that wait for them."""
 
-    def _create_late_claim(self) -> None:
-        self._late.discard(_LATE_CLAIM)
-        self._put_claim(_LATE_CLAIM)
+        def await_late_claims() -> None:
+            create_pod(mounting("data-late"), "")
+            create_pod(mounting("data-of-late-volume"), _LATE_NODE)
+
+        yield from (await_late_claims, self._create_late_claims, self._create_late_volume)
+
+    def _create_late_claims(self) -> None:
+        self._late.difference_update(_LATE_CLAIMS)
+        for name in _LATE_CLAIMS:
+            self._put_claim(name)
 
     def _create_late_volume(self) -> None:
-        self._late.discard(_LATE_VOLUME)
+        self._late.clear()
         self._create_volumes()
 
     async def run(self) -> NoReturn:
@@ -70,7 +79,7 @@ class Storage:
     def spec_part(self) -> dict[str, Any]:
         """A random part of a pod spec that mounts a claim or a disk."""
         if self._random.random() < 0.5:
-            return mounting(self._random.choice(list(_CLAIMS)))
+            return mounting(self._random.choice(list(_CLAIMS)[:_DRAWN_CLAIMS]))
         return mounting(inline=[{"gcePersistentDisk": {"pdName": self._random.choice(("disk-0", "disk-1"))}}])
 
     def _put_claim(self, name: str) -> None:

@@ -10,7 +10,7 @@ from kubestow.api.core import Pod
 from kubestow.testing import node, pod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
 from kubestow_lab.fault_simulation.scheduler.stalls import LABEL
-from kubestow_lab.fault_simulation.steps import Steps
+from kubestow_lab.fault_simulation.trace import Steps
 
 NAMESPACE = "tenant"
 #: Pods that a tenant has at a time, at most.

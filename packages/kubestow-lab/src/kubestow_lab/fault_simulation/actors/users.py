@@ -13,7 +13,10 @@ from kubestow.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, Po
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import node, pod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_metadata, with_spec, with_status
-from kubestow_lab.fault_simulation.steps import StepRandom, Steps
+from kubestow_lab.fault_simulation.trace import StepRandom, Steps
+
+#: Creates a pod with this part of a spec, and the node that it must be on, "" for any.
+CreatePod = Callable[[dict[str, Any], str], None]
 
 _ZONES = ("a", "b")
 _TAINT = Taint(key="dedicated", value="yes", effect="NoSchedule")
@@ -185,6 +188,22 @@ class Users:
             return []
         skew, minimum = self._random.choice((1, 1, 2)), self._random.choice((None, None, 2, 3))
         return [self._term() | {"whenUnsatisfiable": "DoNotSchedule", "maxSkew": skew, "minDomains": minimum}]
+
+    def create_waiting_pod(self, spec: dict[str, Any], node_name: str) -> None:
+        """Create a pod of the first scheduler that waits for something; on the node of this name unless it is ""."""
+        self._created += 1
+        self._server.put(
+            pod(
+                f"waiting-{self._created}",
+                cpu="100m",
+                node_selector={"kubernetes.io/hostname": node_name} if node_name else None,
+                tolerations=[{"key": "dedicated", "operator": "Exists"}],
+                scheduler=self._scheduler_names[1],
+                metadata={"uid": f"uid-waiting-{self._created}", "generation": 1},
+                spec=spec,
+                status={"phase": "Pending"},
+            )
+        )
 
     def create_pods(self) -> None:
         for _ in range(self._random.randint(3, 12)):

@@ -18,14 +18,17 @@ from kubestow.api.core import Pod
 from kubestow.client.reflector import Reflector
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
+from kubestow.testing.virtual_time import VirtualClock
 from kubestow_lab.fault_simulation.apiserver.claim_client import ClaimClient
-from kubestow_lab.fault_simulation.apiserver.context import SimulationContext
+from kubestow_lab.fault_simulation.apiserver.outages import Outages
+from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
 from kubestow_lab.fault_simulation.apiserver.transport import SimulatedTransport
 from kubestow_lab.fault_simulation.apiserver.watch import UnreliableWatch
 from kubestow_lab.fault_simulation.apiserver.watch_view import WatchView
 from kubestow_lab.fault_simulation.event_loop import run_unfrozen
-from kubestow_lab.fault_simulation.faults import Fault
-from kubestow_lab.fault_simulation.marks import Mark
+from kubestow_lab.fault_simulation.faults import Fault, Faults
+from kubestow_lab.fault_simulation.marks import Mark, Marks
+from kubestow_lab.fault_simulation.trace import Trace
 
 T = TypeVar("T")
 
@@ -47,6 +50,18 @@ _REFUSALS = {
     "is already assigned": Mark.BINDING_OF_BOUND_POD,
     "must not be bound": Mark.BINDING_REFUSED,
 }
+
+
+@dataclass(frozen=True)
+class SimulationContext:
+    """What all processes share: server, outages, virtual time, faults, trace, and the marks that were reached."""
+
+    server: SimulatedServer
+    outages: Outages
+    clock: VirtualClock
+    faults: Faults
+    trace: Trace
+    marks: Marks
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from enum import StrEnum
 from random import Random
 
 from kubestow.errors import APIError, KubestowError, Unreachable
-from kubestow_lab.fault_simulation.steps import Steps
-from kubestow_lab.fault_simulation.trace import Trace
+from kubestow_lab.fault_simulation.trace import Steps, Trace
 
 
 class Outage(StrEnum):

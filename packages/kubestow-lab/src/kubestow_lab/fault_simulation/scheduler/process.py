@@ -38,8 +38,7 @@ from kubestow.scheduling.interfaces import EventRecord
 from kubestow.scheduling.observer import Disruption, Observer, Preemptor
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
-from kubestow_lab.fault_simulation.apiserver.client import ClientHooks, SimulatedClient
-from kubestow_lab.fault_simulation.apiserver.context import SimulationContext
+from kubestow_lab.fault_simulation.apiserver.client import ClientHooks, SimulatedClient, SimulationContext
 from kubestow_lab.fault_simulation.apiserver.watch_view import DecisionSnapshot, WatchView
 from kubestow_lab.fault_simulation.event_loop import Freeze, frozen_with
 from kubestow_lab.fault_simulation.faults import Faults

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -81,6 +82,14 @@ class PluginCaller:
         self.now = monotonic or (lambda: 0.0)
         self.observer = observer
         self._idle_timer = _IdleTimer(self, "")
+
+    def for_attempt(self, pod: PodInfo) -> Self:
+        """The caller whose calls are observed as those of the pod's attempt in progress."""
+        if self.observer is None or (observer := self.observer.for_attempt(pod)) is self.observer:
+            return self
+        caller = copy(self)
+        caller.observer = observer
+        return caller
 
     def timer(self, extension_point: str, *, began: float | None = None) -> ExtensionPointTimer:
         """A timer of an extension point whose plugins are not called by the timer; without an observer it is idle."""
@@ -297,6 +306,10 @@ class PluginObserver:
 
     #: Whether the durations of calls on single rows matter now; they are 0 otherwise.
     is_sampling = True
+
+    def for_attempt(self, pod: PodInfo) -> PluginObserver:
+        """The observer of the calls for a pod's attempt in progress: this one, or one that does more."""
+        return self
 
     def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
         """A plugin was called once, for any number of nodes. ``result`` is what it returned, or the PluginError.

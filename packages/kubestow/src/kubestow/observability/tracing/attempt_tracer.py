@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from random import Random
 from typing import Any
@@ -83,7 +83,7 @@ class AttemptTracer(Observer):
         self._current: ContextVar[_Attempt | None] = ContextVar("sampled_attempt", default=None)
 
     def wrap_plugin_observer(self, observer: PluginObserver) -> PluginObserver:
-        return _PluginTracer(self, self._current, observer)
+        return _ProfileTracer(self, self._attempts, observer)
 
     # -- the stages of an attempt ----------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class AttemptTracer(Observer):
             self._attempts.popitem(last=False)
 
     def decision_started(self, info: PodInfo) -> None:
-        self._current.set(self._attempts.get(info.uid))
+        self._enter(self._attempts.get(info.uid))
 
     def decision_made(self, decision: Decision, seconds: float) -> None:
         attempt = self._current.get()
@@ -118,10 +118,15 @@ class AttemptTracer(Observer):
 
     def binding_started(self, info: PodInfo) -> None:
         attempt = self._attempts.get(info.uid)
-        self._current.set(attempt)
+        self._enter(attempt)
         if attempt is not None:
             attempt.stage_id = attempt.record.binding_id
             attempt.record.bound = attempt.last_end  # the binding cycle has waited for its turn since then
+
+    def _enter(self, attempt: _Attempt | None) -> None:
+        """Have the running task work for an attempt, None for one that is not sampled."""
+        if self._current.get() is not attempt:
+            self._current.set(attempt)
 
     def permit_wait_ended(self, info: PodInfo, code: Code, seconds: float) -> None:
         attempt = self._current.get()
@@ -214,38 +219,45 @@ class _TracedRequest:
                 self._tracer.export_late(attempt)
 
 
-class _PluginTracer(PluginObserver):
-    """Records the calls of plugins for the attempt of the running task, if it is sampled, beside another observer.
+class _ProfileTracer(PluginObserver):
+    """The observer of a profile's plugins: another one, and for sampled attempts one that also records the calls.
 
-    It wraps the other observer because it is called dozens of times for every pod, most of which are not sampled. For
-    the same reason the two methods are functions that have what they need at hand, which takes half the time.
+    Plugins are called dozens of times for every pod, and most pods are not sampled. So whether to record is decided
+    once per attempt, and the calls of other attempts are reported to the other observer directly.
     """
 
-    def __init__(self, tracer: AttemptTracer, current: ContextVar[_Attempt | None], observer: PluginObserver) -> None:
-        self._current_attempt, self._observer = current.get, observer
-        self.plugin_called = _traced_calls(tracer, current, observer)  # type: ignore[method-assign, assignment]
-        self.extension_point_ended = _traced_points(tracer, current, observer)  # type: ignore[method-assign, assignment]
+    def __init__(
+        self, tracer: AttemptTracer, sampled_attempts: Mapping[str, _Attempt], observer: PluginObserver
+    ) -> None:
+        self._tracer, self._sampled_attempts, self._observer = tracer, sampled_attempts, observer
+        self.plugin_called = observer.plugin_called  # type: ignore[method-assign]
+        self.extension_point_ended = observer.extension_point_ended  # type: ignore[method-assign]
         self.gang_attempt_ended = observer.gang_attempt_ended  # type: ignore[method-assign]
         self.gang_preemption_ended = observer.gang_preemption_ended  # type: ignore[method-assign]
         self.queueing_hint_called = observer.queueing_hint_called  # type: ignore[method-assign]
 
+    def for_attempt(self, pod: PodInfo) -> PluginObserver:
+        attempt = self._sampled_attempts.get(pod.uid)
+        return self if attempt is None else _AttemptObserver(self._tracer, attempt, self._observer)
+
     @property
-    def is_sampling(self) -> bool:  # type: ignore[override]  # changes from attempt to attempt
-        """Whether durations of calls on single rows are recorded in this attempt."""
-        return self._observer.is_sampling or self._current_attempt() is not None
+    def is_sampling(self) -> bool:  # type: ignore[override]  # changes from cycle to cycle
+        """Whether the other observer needs the durations of calls on single rows."""
+        return self._observer.is_sampling
 
 
-def _traced_calls(
-    tracer: AttemptTracer, current: ContextVar[_Attempt | None], observer: PluginObserver
-) -> Callable[[str, str, Any, float], None]:
-    current_attempt, wall_clock, report = current.get, tracer.wall_clock, observer.plugin_called
+class _AttemptObserver(PluginObserver):
+    """Records the calls of plugins for a sampled attempt, beside another observer."""
 
-    def plugin_called(plugin: str, extension_point: str, result: Any, seconds: float) -> None:
-        report(plugin, extension_point, result, seconds)
-        attempt = current_attempt()
-        if attempt is None or len(attempt.events) >= _MAX_EVENTS:
+    def __init__(self, tracer: AttemptTracer, attempt: _Attempt, observer: PluginObserver) -> None:
+        self._tracer, self._attempt, self._observer = tracer, attempt, observer
+
+    def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
+        self._observer.plugin_called(plugin, extension_point, result, seconds)
+        attempt = self._attempt
+        if len(attempt.events) >= _MAX_EVENTS:
             return
-        end = wall_clock()
+        end = self._tracer.wall_clock()
         code, error, kind = "", "", type(result)
         if kind is Status:
             code = result.code._value_
@@ -258,24 +270,12 @@ def _traced_calls(
         start = end - int(seconds * _SECOND)
         attempt.events.append((PLUGIN_CALLS, attempt.stage_id, start, end, plugin, extension_point, code, error, calls))
 
-    return plugin_called
-
-
-def _traced_points(
-    tracer: AttemptTracer, current: ContextVar[_Attempt | None], observer: PluginObserver
-) -> Callable[[str, Code, float], None]:
-    current_attempt, wall_clock, report = current.get, tracer.wall_clock, observer.extension_point_ended
-
-    def extension_point_ended(extension_point: str, code: Code, seconds: float) -> None:
-        report(extension_point, code, seconds)
-        attempt = current_attempt()
-        if attempt is None:
-            return
-        attempt.last_end = end = wall_clock()
+    def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
+        self._observer.extension_point_ended(extension_point, code, seconds)
+        attempt = self._attempt
+        attempt.last_end = end = self._tracer.wall_clock()
         if len(attempt.events) < _MAX_EVENTS:
             start = end - int(seconds * _SECOND)
             attempt.events.append((EXTENSION_POINT, attempt.stage_id, start, end, extension_point, code._value_))
         if attempt.has_ended:
-            tracer.export_late(attempt)
-
-    return extension_point_ended
+            self._tracer.export_late(attempt)

@@ -46,7 +46,7 @@ from kubestow.plugins.default_preemption.dry_run import (
 )
 from kubestow.plugins.default_preemption.group_victims import dry_run_with_groups
 from kubestow.rules.minors import Behaviour
-from kubestow.rules.pods import condition_of
+from kubestow.rules.pods import is_preempted
 
 _PREEMPTING = Status.unresolvable("waiting for the preemption for this pod to be finished")
 _POD_GROUP_PREEMPTING = Status.unresolvable("waiting for the preemption for this pod group to be finished")
@@ -150,7 +150,7 @@ class PreemptionWithoutPreEnqueue(PostFilterPlugin, GangPreemptionPlugin):
     def _has_terminating_victims(self, row: int, priority: int) -> bool:
         """Whether a preempted pod below a priority is still terminating on a node."""
         pods = self.handle.cluster.nodes.pods[row].values()
-        return any(info.priority < priority and _is_terminating_victim(info) for info in pods)
+        return any(info.priority < priority and info.terminating and is_preempted(info.status) for info in pods)
 
     # -- candidates ----------------------------------------------------------------------------------------------
 
@@ -332,14 +332,6 @@ def _kept_candidates(violating: NDArray[np.bool_], num_candidates: int, *, exhau
         return None
     last = ends[0] + 1 if len(ends) else len(violating)
     return (found <= last) & (~violating | (violating_found <= num_candidates))
-
-
-def _is_terminating_victim(info: PodInfo) -> bool:
-    """Whether a pod is terminating because a scheduler preempted it."""
-    target = condition_of(info.status, "DisruptionTarget")
-    return (
-        info.terminating and target is not None and target.status == "True" and target.reason == "PreemptionByScheduler"
-    )
 
 
 def _unschedulable(reason: str) -> Status:

@@ -58,7 +58,7 @@ class SchedulingCycle:
         self._cluster.assume(info, node_name)
         if nominated and nominated != node_name:
             self._queue.requeue_for_freed_nomination(info, nominated)
-        runtime = self._pipeline.profiles[info.spec.scheduler_name].binding
+        runtime = self._pipeline.profiles[info.spec.scheduler_name].binding.for_attempt(info)
         timeouts: dict[str, float] = {}
         status = runtime.run_reserve_plugins(state, info, node_name)
         if status.ok:
@@ -74,11 +74,17 @@ class SchedulingCycle:
     async def decide(self, info: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide about a pod, and report the decision to the observer. An unexpected failure costs one attempt."""
         self._observer.decision_started(info)
+        runtime = self._pipeline.profiles[info.spec.scheduler_name].runtime
+        observer = runtime.observer
+        if observer is not None:
+            runtime.observer = observer.for_attempt(info)
         began = self._duration_clock()
         try:
             decision = await self._pipeline.decide(info, scope)
         except Exception as error:
             decision = _unexpected_failure(info, error)
+        finally:
+            runtime.observer = observer
         if isinstance(decision, Failed) and decision.error is not None:
             _log_plugin_error(decision.pod, decision.error)
         self._observer.decision_made(decision, self._duration_clock() - began)

@@ -152,7 +152,8 @@ class MemberPlacement:
         return not (info.shape.spec.volumes or info.spec.resource_claims or self._cluster.nomination(info.uid))
 
     def _reserve(self, queued: QueuedPod, decision: Scheduled) -> None:
-        info, state, node_name, runtime = queued.info, decision.state, decision.node_name, self._profile.binding
+        info, state, node_name = queued.info, decision.state, decision.node_name
+        runtime = self._profile.binding.for_attempt(info)
         self._assume(info, node_name)
         self._undo_steps.append(lambda: runtime.run_unreserve_plugins(state, info, node_name))
         status = runtime.run_reserve_plugins(state, info, node_name)

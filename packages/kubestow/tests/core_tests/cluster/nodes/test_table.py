@@ -42,6 +42,15 @@ def test_the_order_takes_a_node_of_each_zone_in_turn_also_after_one_was_removed(
     assert zone_order(table) == ["a2", "c1", "a3"]
 
 
+def test_a_node_that_says_nothing_of_pods_takes_none() -> None:
+    table = NodeTable()
+    for status in ({"allocatable": {"cpu": "4"}}, {"allocatable": {"cpu": "4", "pods": "7"}}):
+        table.add(node(f"n{len(status['allocatable'])}", status=status))
+    assert table.allowed_pods.readonly.tolist() == [0, 7]
+    table.update(node("n2", status={"allocatable": {"cpu": "4"}}))
+    assert table.allowed_pods.readonly.tolist() == [0, 0]
+
+
 def changed_by(**parts: Any) -> Action:
     return difference(node("n"), node("n", **parts))
 

@@ -15,9 +15,11 @@ from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import PreBindPlugin
 from kubestow.framework.runtime.plugin_caller import PluginObserver
-from kubestow.framework.status import Status
+from kubestow.framework.status import Code, Status
 from kubestow.observability.observability import Observability
 from kubestow.observability.tracing.attempt_record import (
+    EXTENSION_POINT,
+    PLUGIN_CALLS,
     AttemptRecord,
     ExtensionPoint,
     PluginCalls,
@@ -28,6 +30,7 @@ from kubestow.observability.tracing.attempt_record import (
 from kubestow.observability.tracing.attempt_tracer import AttemptTracer
 from kubestow.process import WallClock
 from kubestow.scheduling.interfaces import ObjectReference
+from kubestow.scheduling.observer import Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import node, pod
 from kubestow.testing.memory_cluster import MemoryCluster
@@ -219,7 +222,7 @@ def test_attempts_that_never_end_do_not_accumulate() -> None:
 
 def test_the_other_observer_of_plugins_hears_of_everything() -> None:
     tracer, heard = AttemptTracer(1.0, lambda take: None, random=Random(1)), list[str]()
-    methods = [name for name, value in vars(PluginObserver).items() if callable(value)]
+    methods = [name for name, value in vars(PluginObserver).items() if callable(value) and name != "for_attempt"]
     other = PluginObserver()
     for name in methods:
         setattr(other, name, lambda *arguments, name=name, **named: heard.append(name))
@@ -235,3 +238,28 @@ def test_the_other_observer_of_plugins_hears_of_everything() -> None:
             getattr(wrapped, name)(*arguments)
 
     assert heard == methods
+
+
+def test_only_calls_of_sampled_attempts_are_recorded_beside_the_other_observer() -> None:
+    heard = []
+
+    class Other(PluginObserver):
+        def plugin_called(self, plugin: str, extension_point: str, result: object, seconds: float) -> None:
+            heard.append(plugin)
+
+        def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
+            heard.append(extension_point)
+
+    takes: list[Callable[[], AttemptRecord]] = []
+    tracer, other = AttemptTracer(1.0, takes.append, random=Random(1)), Other()
+    profile = tracer.wrap_plugin_observer(other)
+    sampled = QueuedPod(Shapes().info(pod("sampled")), 0.0)
+    tracer.attempt_started(sampled)
+    assert profile.for_attempt(Shapes().info(pod("not-sampled"))) is profile
+    for observer in (profile, profile.for_attempt(sampled.info)):
+        observer.plugin_called("Ports", "Filter", None, 0.0)
+        observer.extension_point_ended("Filter", Code.SUCCESS, 0.0)
+    tracer.attempt_ended(sampled, Result.SCHEDULED, "", 0.0)
+    [take] = takes
+    assert [event[0] for event in take().events] == [PLUGIN_CALLS, EXTENSION_POINT]  # type: ignore[index]
+    assert heard == ["Ports", "Filter"] * 2

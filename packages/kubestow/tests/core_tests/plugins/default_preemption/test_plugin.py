@@ -11,6 +11,7 @@ from core_tests.decisions import preemption_of
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
+from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -107,6 +108,28 @@ def test_a_pod_of_a_pod_group_is_not_eligible_with_workload_aware_preemption() -
     gates = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
     harness = PluginHarness([node("n")], [running("low", "n")], gates=gates)
     assert preemption_message(harness, grouped) == "not eligible due to workload aware preemption enabled"
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        (None, "pod group for pod not found"),
+        ({"schedulingConstraints": {"topology": [{"key": "rack"}]}}, "placement-based pod group scheduling limitation"),
+        ({}, ""),
+    ],
+)
+def test_a_pod_of_a_pod_group_that_is_placed_by_topology_is_not_eligible(
+    group: dict[str, Any] | None, expected: str
+) -> None:
+    gates = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+    harness = PluginHarness([node("n")], [running("low", "n")], gates=gates)
+    if group is not None:
+        spec = {"schedulingPolicy": {"basic": {}}, **group}
+        metadata = {"name": "g", "namespace": "default"}
+        harness.cluster.catalog(PodGroup).put(convert(PodGroup, {"metadata": metadata, "spec": spec}))
+    message = preemption_message(harness, preemptor(spec={"schedulingGroup": {"podGroupName": "g"}}))
+    assert message.endswith(expected)
+    assert bool(message) == bool(expected)
 
 
 def test_a_pod_is_gated_while_its_victims_are_being_evicted() -> None:

@@ -103,6 +103,13 @@ def test_pre_bind_waits_for_all_binding_conditions_of_all_devices() -> None:
     assert status == Status.error("device binding timeout")
 
 
+def test_devices_without_binding_conditions_are_ready_without_a_status() -> None:
+    with_conditions = device("d1", bindingConditions=["Attached"])
+    harness = single_node(slice_of("d0", with_conditions, node="n"), claim("c", exactly(2)))
+    report_while_waiting(harness, {**condition("Attached"), "device": "d1"})
+    assert harness.prepare(harness.place(pod_with("c"))).ok
+
+
 def test_a_report_costs_a_look_at_few_of_the_claims_that_a_pod_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"c{number}" for number in range(20)]
     devices = [device(f"d{number}", bindingConditions=["Attached"]) for number in range(20)]

@@ -106,6 +106,17 @@ def test_without_node_resources_fit_a_missing_resource_cannot_fit() -> None:
     )
 
 
+def test_what_a_node_lists_as_zero_is_offered_and_what_it_does_not_list_is_not() -> None:
+    profile = {"plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}}}
+    lists_none, lists_zero = node("n"), node("z", allocatable={"example.com/fpga": "0"})
+    harness = DeviceHarness(lists_none, lists_zero, CLASS, profile=profile)
+    assert harness.feasible(pod("p", requests={"example.com/fpga": "1", GPU: "0"})) == {"n", "z"}
+    mapped = DeviceHarness(
+        lists_none, lists_zero, CLASS, slice_of("d0", node="n"), slice_of("d0", node="z"), profile=profile
+    )
+    assert mapped.feasible(pod("p", requests={"example.com/fpga": "1", GPU: "1"})) == {"z"}
+
+
 def test_a_pod_can_have_claims_and_extended_resources() -> None:
     harness = harness_with_devices(claim("own", exactly(2)))
     incoming = pod_with("own", requests={GPU: "1"})

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from kubestow.api.core import Namespace
 from kubestow.api.meta import ObjectMeta
+from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.errors import InvalidObject
-from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS, WATCHED
+from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS, WATCHED, resource_of
 from kubestow.scheduling.events.watch_cache import WatchCache
 from kubestow.testing import node, pod
+from kubestow.testing.storage import claim
 
 
 def raw(name: str, **labels: str) -> Raw:
@@ -42,6 +45,37 @@ def test_an_object_is_known_as_it_was_received_last() -> None:
     assert cache.observed(NAMESPACES, ("", "n")) is None
     cache.cluster.put_namespace("n", {"team": "x"})
     assert cache.observed(NAMESPACES, ("", "n")).metadata == ObjectMeta(name="n", labels={"team": "x"})
+
+
+def test_a_list_removes_what_it_does_not_have_and_leaves_the_rest_as_it_is() -> None:
+    cache = WatchCache()
+    cache.replace(NODES, [node("a"), node("b")])
+    cache.replace(PODS, [pod("p", node="a"), pod("q")])
+    cache.replace(NAMESPACES, [Namespace(ObjectMeta(name=name)) for name in ("x", "y")])
+    before = cache.cluster.journal.position
+    cache.replace(NODES, [node("a"), node("b")])
+    cache.replace(PODS, [pod("p", node="a"), pod("q")])
+    assert cache.cluster.journal.position == before
+    cache.replace(NODES, [node("b")])
+    cache.replace(PODS, [pod("q")])
+    cache.replace(NAMESPACES, [Namespace(ObjectMeta(name="x"))])
+    assert cache.cluster.nodes.names == ["b"]
+    assert (cache.known("uid-default-p"), cache.cluster.pod_count) == (None, 0)
+    assert sorted(cache.cluster.namespaces) == ["x"]
+
+
+def test_each_kind_is_observed_by_its_key() -> None:
+    cache = WatchCache()
+    cache.replace(PODS, [pod("p", labels={"app": "a"})])
+    assert cache.observed(PODS, ("default", "p")).metadata.labels == {"app": "a"}
+    claims = resource_of(PersistentVolumeClaim)
+    cache.replace(claims, [claim("data")])
+    assert cache.observed(claims, ("default", "data")) == claim("data")
+    cache.apply(claims, "DELETED", claim("data"))
+    assert cache.observed(claims, ("default", "data")) is None
+    cache.apply(NAMESPACES, "ADDED", Namespace(ObjectMeta(name="n")))
+    cache.apply(NAMESPACES, "DELETED", Namespace(ObjectMeta(name="n")))
+    assert cache.observed(NAMESPACES, ("", "n")) is None
 
 
 def test_an_unchanged_node_invalidates_nothing() -> None:

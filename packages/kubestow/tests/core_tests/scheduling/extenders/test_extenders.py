@@ -68,6 +68,12 @@ def test_the_reasons_of_extenders_are_counted_like_those_of_plugins() -> None:
     assert message.startswith("0/3 nodes are available: 2 no licence.")
 
 
+def test_each_reason_of_an_extender_is_that_of_its_nodes() -> None:
+    failed = {"a": "no licence", "b": "too far", "c": "no licence"}
+    _, _, message = schedule(ScriptedExtender("filter", passes=(), failed=failed))
+    assert message.startswith("0/3 nodes are available: 1 too far, 2 no licence.")
+
+
 def test_an_unresolvable_rejection_overrides_a_resolvable_one() -> None:
     extender = ScriptedExtender("filter", passes=(), failed={"a": "one"}, unresolvable={"a": "other"})
     _, _, message = schedule(extender)

@@ -185,6 +185,39 @@ def test_a_group_is_ready_when_the_pod_that_gated_it_is_deleted() -> None:
     run(scenario, group("train", 2))
 
 
+def test_a_pod_that_joins_a_gated_group_waits_for_its_own_gate_or_for_that_of_the_others() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, [member("first", "train", gates=["wait"])])
+        await harness.settle()
+        create_pods(harness, [member("second", "train", gates=["own"]), member("third", "train")])
+        await harness.settle()
+        assert {each.info.name: each.gate_message for each in harness.scheduler.queue.pods.values()} == {
+            "first": "waiting for scheduling gates: [wait]",
+            "second": "waiting for scheduling gates: [own]",
+            "third": "waiting for all pods of pod group default/train to lose their scheduling gates",
+        }
+        create_pods(harness, [member("first", "train")])
+        await harness.settle()
+        assert set(places(harness).values()) == {Place.GATED}
+        create_pods(harness, [member("second", "train")])
+        await harness.settle()
+        assert places(harness) == {}
+
+    run(scenario, node("n"), group("train", 2))
+
+
+def test_a_pod_that_joins_a_waiting_group_has_no_gate() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, members(2, "train", cpu="1"))
+        await harness.advance(1.5)
+        create_pods(harness, [member("late", "train", cpu="1")])
+        await harness.settle()
+        assert set(places(harness).values()) == {Place.BACKOFF}
+        assert {(each.gated_by, each.gate_message) for each in harness.scheduler.queue.pods.values()} == {("", "")}
+
+    run(scenario, node("n", cpu="1"), group("train", 2))
+
+
 def test_a_group_that_appears_is_joined_by_pods_with_gates_of_their_own() -> None:
     async def scenario(harness: SchedulerHarness) -> None:
         claimed = member("claimed", "train")

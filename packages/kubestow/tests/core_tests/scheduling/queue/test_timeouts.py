@@ -31,6 +31,7 @@ def test_an_unschedulable_pod_is_tried_again_after_more_than_five_minutes() -> N
         await harness.settle()
         waiting = queued(harness)
         assert (waiting.place, waiting.attempts) == (Place.UNSCHEDULABLE, 1)
+        first = waiting.initial_attempt
         await harness.advance(299)
         waiting.timestamp = clock.monotonic() - 300
         queue.moves._next_unschedulable_flush = clock.monotonic()
@@ -38,6 +39,7 @@ def test_an_unschedulable_pod_is_tried_again_after_more_than_five_minutes() -> N
         assert (waiting.place, waiting.was_flushed) == (Place.UNSCHEDULABLE, False)
         await harness.advance(35)
         assert waiting.attempts == 2
+        assert waiting.initial_attempt == first
 
     in_virtual_time(scenario, node("n"))
 
@@ -119,3 +121,44 @@ def test_a_plugin_that_waits_for_new_nodes_waits_for_changes_of_their_taints_too
         return node("n", **{"taints": ["a=:PreferNoSchedule"], **more})  # type: ignore[arg-type]
 
     in_virtual_time(scenario, tainted(), **enabled(Untainted))
+
+
+def test_the_time_of_the_next_attempt_is_known_for_pods_that_wait_for_time() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        queue, now = harness.scheduler.queue, harness.scheduler.environment.clock.monotonic
+        before = now()
+        for name, fields in (("large", {"cpu": "9"}), ("gated", {"gates": ["wait"]})):
+            harness.cluster.put(pod(name, **fields))
+        await harness.settle()
+        large, gated = queued(harness, "large"), queued(harness, "gated")
+        assert (large.place, gated.place) == (Place.UNSCHEDULABLE, Place.GATED)
+        assert queue.moves.retry_time(gated) is None
+        latest = queue.moves.retry_time(large)
+        assert latest is not None
+        assert before + 300 <= latest <= now() + 331
+        harness.cluster.put(node("m", cpu="16"))
+        await harness.settle()
+        assert large.place is Place.BACKOFF
+        soon = queue.moves.retry_time(large)
+        assert soon is not None
+        await harness.advance(soon - now() - 0.1)
+        assert harness.node_of("large") == ""
+        await harness.advance(0.3)
+        assert harness.node_of("large") == "m"
+
+    in_virtual_time(scenario, node("n"), gates={"SchedulerPopFromBackoffQ": False})
+
+
+def test_a_pod_is_tried_first_on_the_node_that_is_suggested_while_it_waits() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("p", cpu="9"))
+        await harness.settle()
+        queue = harness.scheduler.queue
+        queue.suggest_node(queued(harness).info.uid, "m7")
+        queue.suggest_node("of a pod that is gone", "m7")
+        for number in range(10):
+            harness.cluster.put(node(f"m{number}", cpu="16"))
+        await harness.advance(5)
+        assert harness.node_of("p") == "m7"
+
+    in_virtual_time(scenario, node("n"))

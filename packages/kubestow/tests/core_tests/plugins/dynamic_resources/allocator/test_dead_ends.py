@@ -136,6 +136,15 @@ def claims(draw: st.DrawFn, *, special: bool) -> list[ResourceClaim]:
     return found
 
 
+def test_a_device_that_a_later_request_for_all_needs_is_not_taken_for_another_that_none_needs() -> None:
+    harness = single_node(slice_of(*(device(f"d{n}", attributes={"index": n}) for n in range(3)), node="n"))
+    low = f'device.attributes["{DRIVER}"].index < 2'
+    wanted = [claim("c", exactly(1, name="any"), exactly(0, low, name="all"))]
+    found, _ = outcome(AllocationSearch, harness, wanted)
+    assert found == outcome(ExhaustiveSearch, harness, wanted)[0]
+    assert [(name, device_name) for name, device_name, _ in found[0]] == [("any", "d2"), ("all", "d0"), ("all", "d1")]
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.booleans(), st.sampled_from([4, 6, 32]))
 def test_the_search_finds_what_an_exhaustive_search_finds(data: st.DataObject, special: bool, limit: int) -> None:

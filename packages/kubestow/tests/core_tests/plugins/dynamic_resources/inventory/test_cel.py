@@ -150,6 +150,12 @@ def test_the_length_of_strings_is_limited() -> None:
         CACHE.compile(f"{doubled}.size() > 0")
 
 
+def test_the_length_of_strings_that_replacements_build_is_limited() -> None:
+    grown = '"a"' + '.replace("a", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")' * 5
+    with pytest.raises(SelectorError, match="too long"):
+        CACHE.compile(f"{grown}.size() > 0")
+
+
 def test_the_length_of_expressions_is_limited() -> None:
     with pytest.raises(SelectorError, match="are too many"):
         CACHE.compile("true" + " " * 10240)

@@ -35,7 +35,8 @@ def test_an_incomplete_version_is_invalid(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "normalized"), [("v1.2", "1.2.0"), ("01.002.3", "1.2.3"), ("1", "1.0.0"), ("v1.2-rc.1+b", "1.2.0-rc.1")]
+    ("text", "normalized"),
+    [("v1.2", "1.2.0"), ("01.002.3", "1.2.3"), ("1", "1.0.0"), ("v1.2-rc.1+b", "1.2.0-rc.1"), ("1.2+b-1", "1.2.0")],
 )
 def test_versions_are_normalized(text: str, normalized: str) -> None:
     assert Version.parse_normalized(text) == Version.parse(normalized)
