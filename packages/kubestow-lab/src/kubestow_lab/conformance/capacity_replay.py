@@ -13,15 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
+from kubestow.framework.evaluation.evaluation import BestRows
 from kubestow.framework.profile import Registry
 from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
@@ -48,7 +46,7 @@ class _AsRecorded:
     sequence: tuple[str, ...]
     before: int
 
-    def choose(self, cluster: ClusterCache, rows: NDArray[np.intp]) -> int:
+    def choose(self, cluster: ClusterCache, rows: BestRows) -> int:
         """The preferred row."""
         names = cluster.nodes.names
         placements = int(cluster.all_nodes().pod_count.sum()) - self.before

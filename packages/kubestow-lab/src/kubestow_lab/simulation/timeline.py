@@ -48,13 +48,12 @@ class TypicalPods:
         free = np.array([np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in resources])
         free = free.reshape(len(resources), len(nodes))
         has_slot = nodes.pod_count < nodes.allowed_pods
-        fits = np.repeat(has_slot[np.newaxis], len(self._shapes), axis=0)
-        for of_shape, (shape, _) in zip(fits, self._shapes, strict=True):
-            for name, amount in shape.items():
-                if name in resources:
-                    of_shape &= free[resources.index(name)] >= amount
-                else:
-                    of_shape[:] = False
+        wanted = np.array([[shape.get(name, 0) for shape, _ in self._shapes] for name in resources], np.int64)
+        wanted = wanted.reshape(len(resources), len(self._shapes))
+        is_offered = np.array([shape.keys() <= set(resources) for shape, _ in self._shapes], np.bool_)
+        fits = has_slot & is_offered[:, np.newaxis]
+        for of_resource, amounts in zip(free, wanted, strict=True):
+            fits &= of_resource >= amounts[:, np.newaxis]
         unusable, weights = Counter[str](), Counter[str]()
         totals = {name: exact_sum(amounts) for name, amounts in zip(resources, free, strict=True)}
         # Sums of floats are exact up to 2**53, and a product of matrices of them takes a tenth of the time.

@@ -22,6 +22,8 @@ from kubestow_lab.workloads.workload import DURATION, Object, Workload
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+#: What a pod's shape is read from.
+_SHAPE_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos")
 _TIME_COLUMNS = ("creation_time", "deletion_time")
 _NODE_LIST, _POD_LIST = "openb_node_list_{}.csv", "openb_pod_list_{}.csv"
 
@@ -77,10 +79,12 @@ def read_nodes(path: Path) -> Iterator[tuple[str, NodeShape]]:
 
 def read_pods(path: Path, *, timed: bool = False) -> Iterator[TracePod]:
     """Each pod of a pod list, in file order; ``timed`` requires the time columns. Raises InputError."""
+    shapes: dict[tuple[str | None, ...], PodShape] = {}
     for row in rows(path, (*_POD_COLUMNS, *_TIME_COLUMNS) if timed else _POD_COLUMNS, unique="name"):
+        texts = tuple([row.cells.get(column) for column in _SHAPE_COLUMNS])
         yield TracePod(
             name=row.name("name"),
-            shape=_pod_shape(row),
+            shape=shapes.get(texts) or shapes.setdefault(texts, _pod_shape(row)),
             created=row.integer("creation_time") if row.text("creation_time") else 0,
             duration=_duration(row),
         )

@@ -132,8 +132,9 @@ def _checked(path: Path, reader: Any, columns: Sequence[str], header: list[str],
         if len(cells) > len(header):
             raise InputError(str(path), "has more values than columns", place=f"line {reader.line_num}")
         row = Row(path, reader.line_num, dict(zip(header, cells, strict=False)))
-        for missing in (column for column in columns if column not in row.cells):
-            raise InputError(str(path), "missing value", place=f"line {row.line}, column {missing}")
+        if len(cells) < len(header):
+            for missing in (column for column in columns if column not in row.cells):
+                raise InputError(str(path), "missing value", place=f"line {row.line}, column {missing}")
         if unique:
             if row.text(unique) in seen:
                 raise row.error(unique, "a unique name")

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.framework.evaluation.evaluation import BestRows
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
@@ -32,7 +31,7 @@ Object = dict[str, Any]
 class OneByOne:
     """Chooses as FirstByName does; it is unknown to the estimate, which therefore decides about each instance."""
 
-    def choose(self, cluster: ClusterCache, rows: NDArray[np.intp]) -> int:
+    def choose(self, cluster: ClusterCache, rows: BestRows) -> int:
         return FirstByName().choose(cluster, rows)
 
 

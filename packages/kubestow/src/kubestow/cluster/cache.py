@@ -132,7 +132,7 @@ class Cluster:
         return viewed[2]
 
     def few_nodes(self, rows: list[int]) -> NodeRows:
-        """The same in lists, which are faster than arrays for a few rows."""
+        """The same as tuples of numbers, which are faster than arrays for a few rows."""
         listed, position = self._listed, self.journal.position
         if listed is None or listed[0] is not rows or listed[1] != position:
             listed = self._listed = rows, position, NodeRows(self.nodes, rows)

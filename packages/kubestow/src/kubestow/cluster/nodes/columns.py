@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -24,22 +25,29 @@ _FIRST_CAPACITY = 64
 
 
 class Column:
-    """An array over the rows. ``values`` is a writable view of it, ``readonly`` one that is not.
+    """An array over the rows. ``values`` is a writable view of it.
 
-    Both are replaced whenever the number of rows changes.
+    That and the other views are replaced whenever the number of rows changes.
     """
-
-    __slots__ = ("__weakref__", "_fill", "_storage", "readonly", "values")
 
     def __init__(self, size: int, capacity: int, dtype: DTypeLike, fill: int | float | bool) -> None:
         self._fill = fill
         self._storage: NDArray[Any] = np.full(capacity, fill, dtype)
         self.values: NDArray[Any] = self._storage[:size]
-        self.readonly: NDArray[Any] = _read_only(self.values)
+
+    @cached_property
+    def readonly(self) -> NDArray[Any]:
+        """A view that cannot be written to."""
+        return _read_only(self.values)
+
+    @cached_property
+    def entries(self) -> memoryview[Any]:
+        """A view for single entries, as Python numbers: they take a sixth of the time of those of an array."""
+        return self.values.data
 
     def add(self, row: int, amount: int) -> None:
         """Add to one entry of an int64 column; a sum beyond 2**63 wraps around as in Go (semantics 7.5)."""
-        self.values[row] = as_int64(self.values.item(row) + amount)
+        self.entries[row] = as_int64(self.entries[row] + amount)
 
     def _resize(self, size: int, capacity: int) -> None:
         if capacity != len(self._storage):
@@ -47,7 +55,8 @@ class Column:
             grown[: len(self._storage)] = self._storage
             self._storage = grown
         self.values = self._storage[:size]
-        self.readonly = _read_only(self.values)
+        self.__dict__.pop("readonly", None)
+        self.__dict__.pop("entries", None)
 
     def _move(self, source: int, target: int) -> None:
         self._storage[target] = self._storage[source]
@@ -63,8 +72,6 @@ def _read_only(values: NDArray[Any]) -> NDArray[Any]:
 class SumColumn(Column):
     """A column of sums (int64) that saturate at 2**63 - 1 and its negative, and are exact again when parts leave."""
 
-    __slots__ = ("_carries", "_remainders")
-
     def __init__(self, size: int, capacity: int) -> None:
         super().__init__(size, capacity, np.int64, 0)
         #: While any sum is beyond 64 bits, the sums are ``_carries`` * 2**64 + ``_remainders``.
@@ -74,17 +81,18 @@ class SumColumn(Column):
     def exact(self, row: int) -> int:
         """The sum of a row, which may need more than 64 bits."""
         if self._carries is None or self._remainders is None:
-            return int(self.values.item(row))
-        return int(self._carries.values.item(row)) * 2**64 + int(self._remainders.values.item(row))
+            return int(self.entries[row])
+        return int(self._carries.entries[row]) * 2**64 + int(self._remainders.entries[row])
 
     def add_part(self, row: int, amount: int, columns: Columns) -> bool:
         """Add to the sum of a row; whether it is now negative or beyond :data:`ORDINARY`."""
-        total = self.values.item(row) + amount
+        entries = self.entries
+        total = entries[row] + amount
         if 0 <= total <= ORDINARY and self._carries is None:
-            self.values[row] = total
+            entries[row] = total
             return False
         if self._carries is None and total == saturated(total):
-            self.values[row] = total
+            entries[row] = total
         else:
             total = self.exact(row) + amount
             self._set(row, total, columns)
@@ -94,7 +102,7 @@ class SumColumn(Column):
         if self._carries is None or self._remainders is None:
             self._carries, self._remainders = columns.new(np.int64), columns.new(np.int64)
             self._remainders.values[:] = self.values
-        remainder, had_carry = as_int64(total), self._carries.values.item(row) != 0
+        remainder, had_carry = as_int64(total), self._carries.entries[row] != 0
         self._remainders.values[row], self._carries.values[row] = remainder, (total - remainder) // 2**64
         self.values[row] = saturated(total)
         if had_carry and not self._carries.values.any() and (self._remainders.values == self.values).all():

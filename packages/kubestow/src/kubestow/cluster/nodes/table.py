@@ -98,7 +98,7 @@ class _AmountColumns(dict[str, SumColumn]):
 
     def has_extreme(self, row: int) -> bool:
         """Whether an amount of a row is negative or beyond ORDINARY."""
-        return any(not 0 <= column.values.item(row) <= ORDINARY for column in self.values())
+        return any(not 0 <= column.entries[row] <= ORDINARY for column in self.values())
 
 
 class PodsOnNode(NamedTuple):
@@ -223,7 +223,7 @@ class NodeTable:
     def _describe(self, row: int, node: Node, amounts: Amounts) -> None:
         self.allowed_pods.values[row] = amounts.pop(PODS, 0)
         self.allocatable.set_row(row, amounts)
-        if self.extreme.values.item(row) or any(not 0 <= amount <= ORDINARY for amount in amounts.values()):
+        if self.extreme.entries[row] or any(not 0 <= amount <= ORDINARY for amount in amounts.values()):
             self._mark_extreme(row)
         self.unschedulable.values[row] = node.spec.unschedulable
         self.taints.set(row, tuple(node.spec.taints))
@@ -297,16 +297,16 @@ class NodeTable:
         is_extreme = self.requested.add(row, info.requests, sign)
         is_extreme |= self.nonzero_cpu.add_part(row, sign * cpu, self.columns)
         is_extreme |= self.nonzero_memory.add_part(row, sign * memory, self.columns)
-        self.pod_count.values[row] += sign
-        if is_extreme != self.extreme.values.item(row):
+        self.pod_count.entries[row] += sign
+        if is_extreme != self.extreme.entries[row]:
             self._mark_extreme(row)
 
     def _mark_extreme(self, row: int) -> None:
         """Find out whether any amount of a row is extreme."""
-        scored = (self.nonzero_cpu.values.item(row), self.nonzero_memory.values.item(row))
+        scored = (self.nonzero_cpu.entries[row], self.nonzero_memory.entries[row])
         is_extreme = any(not 0 <= amount <= ORDINARY for amount in scored)
         is_extreme = is_extreme or self.requested.has_extreme(row) or self.allocatable.has_extreme(row)
-        if is_extreme != self.extreme.values.item(row):
+        if is_extreme != self.extreme.entries[row]:
             self.extreme.values[row] = is_extreme
             self.has_extreme = bool(is_extreme or self.extreme.values.any())
 

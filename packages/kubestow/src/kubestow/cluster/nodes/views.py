@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -252,50 +253,52 @@ class NodeRow:
     def allocatable(self, resource: str) -> int:
         """The allocatable amount of a resource (millicores, bytes or count)."""
         column = self._table.allocatable.get(resource)
-        return 0 if column is None else int(column.values.item(self.row))
+        return 0 if column is None else int(column.entries[self.row])
 
     def requested(self, resource: str) -> int:
         """The pods' requests of a resource (millicores, bytes or count)."""
         column = self._table.requested.get(resource)
-        return 0 if column is None else int(column.values.item(self.row))
+        return 0 if column is None else int(column.entries[self.row])
 
     @property
     def nonzero_cpu(self) -> int:
         """The pods' CPU requests (millicores), with the default for pods without one."""
-        amount: int = self._table.nonzero_cpu.values.item(self.row)
+        amount: int = self._table.nonzero_cpu.entries[self.row]
         return amount
 
     @property
     def nonzero_memory(self) -> int:
         """The pods' memory requests (bytes), with the default for pods without one."""
-        amount: int = self._table.nonzero_memory.values.item(self.row)
+        amount: int = self._table.nonzero_memory.entries[self.row]
         return amount
 
     @property
     def allowed_pods(self) -> int:
         """Allocatable pods."""
-        amount: int = self._table.allowed_pods.values.item(self.row)
+        amount: int = self._table.allowed_pods.entries[self.row]
         return amount
 
     @property
     def pod_count(self) -> int:
         """The number of pods."""
-        amount: int = self._table.pod_count.values.item(self.row)
+        amount: int = self._table.pod_count.entries[self.row]
         return amount
 
 
 class NodeRows:
-    """A few rows of the node table in lists of Python numbers, one per row. Each list is made once, and not changed.
+    """A few rows of the node table as tuples of Python numbers, one per row. Each tuple is made once.
 
     Valid until any of the rows changes.
     """
 
-    __slots__ = ("_lists", "_table", "rows")
+    __slots__ = ("_numbers", "_pick", "_table", "rows")
 
     def __init__(self, table: NodeTable, rows: Sequence[int]) -> None:
         self._table = table
         self.rows = rows
-        self._lists: dict[str, list[int]] = {}
+        self._numbers: dict[str, tuple[int, ...]] = {}
+        #: Picks the entries of several rows at once; of a single one it would not make a tuple.
+        self._pick: Callable[[memoryview[Any]], tuple[int, ...]] | None = itemgetter(*rows) if len(rows) > 1 else None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -312,39 +315,39 @@ class NodeRows:
         """Each row by itself."""
         return (NodeRow(self._table, row) for row in self.rows)
 
-    def allocatable(self, resource: str) -> list[int]:
+    def allocatable(self, resource: str) -> tuple[int, ...]:
         """The allocatable amounts of a resource (millicores, bytes or counts)."""
-        return self._list(f"a{resource}", self._table.allocatable[resource])
+        return self._numbers_of(f"a{resource}", self._table.allocatable[resource])
 
-    def requested(self, resource: str) -> list[int]:
+    def requested(self, resource: str) -> tuple[int, ...]:
         """The pods' requests of a resource (millicores, bytes or counts)."""
-        return self._list(f"r{resource}", self._table.requested[resource])
+        return self._numbers_of(f"r{resource}", self._table.requested[resource])
 
     @property
-    def nonzero_cpu(self) -> list[int]:
+    def nonzero_cpu(self) -> tuple[int, ...]:
         """The pods' CPU requests (millicores), with the default for pods without one."""
-        return self._list("c", self._table.nonzero_cpu)
+        return self._numbers_of("c", self._table.nonzero_cpu)
 
     @property
-    def nonzero_memory(self) -> list[int]:
+    def nonzero_memory(self) -> tuple[int, ...]:
         """The pods' memory requests (bytes), with the default for pods without one."""
-        return self._list("m", self._table.nonzero_memory)
+        return self._numbers_of("m", self._table.nonzero_memory)
 
     @property
-    def allowed_pods(self) -> list[int]:
+    def allowed_pods(self) -> tuple[int, ...]:
         """Allocatable pods."""
-        return self._list("p", self._table.allowed_pods)
+        return self._numbers_of("p", self._table.allowed_pods)
 
     @property
-    def pod_count(self) -> list[int]:
+    def pod_count(self) -> tuple[int, ...]:
         """The numbers of pods."""
-        return self._list("n", self._table.pod_count)
+        return self._numbers_of("n", self._table.pod_count)
 
-    def _list(self, key: str, column: Column) -> list[int]:
-        found = self._lists.get(key)
+    def _numbers_of(self, key: str, column: Column) -> tuple[int, ...]:
+        found = self._numbers.get(key)
         if found is None:
-            value_of = column.values.item
-            found = self._lists[key] = [value_of(row) for row in self.rows]
+            entries, pick = column.entries, self._pick
+            found = self._numbers[key] = tuple([entries[row] for row in self.rows]) if pick is None else pick(entries)
         return found
 
 

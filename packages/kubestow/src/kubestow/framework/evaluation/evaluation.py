@@ -19,8 +19,10 @@ which rows have changed. Both hold for cycles in which all nodes are candidates 
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +86,9 @@ def _joined(bound_plugins: Iterable[BoundPlugin]) -> InvalidationMask:
     return joined
 
 
+BestRows: TypeAlias = "NDArray[np.intp] | array[int]"
+"""The rows with the highest total, in order, as 64-bit integers."""
+
 #: The total of rows that are not feasible. Weights may be negative, and so may totals.
 _INFEASIBLE = int(np.iinfo(np.int64).min)
 
@@ -96,26 +101,29 @@ class FeasibleRows:
         self._invalidation_mask = invalidation_mask
         self._generation = NEVER
         self.passing: Mask = np.zeros(0, np.bool_)
+        self._entries = self.passing.data
         self.count = 0
 
     def update(self, cluster: Cluster) -> None:
         """Take over the verdicts of the filters, which have to be up to date."""
         rows = cluster.change_window.invalid_rows(self._generation, self._invalidation_mask, FEW_ROWS)
-        masks = [results.passes for results in self._filters if results.passes is not None]
         if rows is None:
+            masks = [results.passes for results in self._filters if results.passes is not None]
             self.passing = masks[0].copy() if masks else np.ones(len(cluster.nodes), np.bool_)
             for mask in masks[1:]:
                 self.passing &= mask
+            self._entries = self.passing.data
             self.count = int(np.count_nonzero(self.passing))
         else:
-            passing = self.passing
+            passing = self._entries
+            entries = [results.passes_entries for results in self._filters if results.passes_entries is not None]
             for row in rows:
                 passes = True
-                for mask in masks:
-                    if not mask.item(row):
+                for of_filter in entries:
+                    if not of_filter[row]:
                         passes = False
                         break
-                if passes is not passing.item(row):
+                if passes is not passing[row]:
                     passing[row] = passes
                     self.count += 1 if passes else -1
         self._generation = cluster.change_window.generation
@@ -130,6 +138,7 @@ class ScoreSums:
         self._generation = NEVER
         #: The sums, int64, one per row.
         self.sums: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.entries = self.sums.data
 
     def update(self, cluster: Cluster, before: Generation, rows: list[int] | None) -> None:
         """Take over the scores of the plugins, which have to be up to date.
@@ -140,18 +149,22 @@ class ScoreSums:
             return
         if self._generation != before:
             rows = cluster.change_window.invalid_rows(self._generation, self._invalidation_mask, FEW_ROWS)
-        scores = [(r.scores, weight) for r, weight in self._scores if r.scores is not None and not r.scores_are_zero]
+        scoring = [(results, weight) for results, weight in self._scores if not results.scores_are_zero]
         if rows is None:
+            scores = [(results.scores, weight) for results, weight in scoring if results.scores is not None]
             weighted = [of_plugin if weight == 1 else of_plugin * weight for of_plugin, weight in scores]
             self.sums = weighted[0].copy() if weighted else np.zeros(len(cluster.nodes), np.int64)
             for of_plugin in weighted[1:]:
                 self.sums += of_plugin
+            self.entries = self.sums.data
         else:
+            sums = self.entries
+            entries = [(r.scores_entries, weight) for r, weight in scoring if r.scores_entries is not None]
             for row in rows:
                 total = 0
-                for of_plugin, weight in scores:
-                    total += of_plugin.item(row) * weight
-                self.sums[row] = total
+                for of_entries, weight in entries:
+                    total += of_entries[row] * weight
+                sums[row] = total
         self._generation = cluster.change_window.generation
 
 
@@ -172,9 +185,10 @@ class Ranking:
         self._normalized: NDArray[np.int64] | None = None
         #: The total of each row, int64, without what is the same for all feasible nodes.
         self.totals: NDArray[np.int64] = np.zeros(0, np.int64)
-        #: The highest total and the rows that have it, in order (intp); None when they have to be searched for.
+        self._entries = self.totals.data
+        #: The highest total and the rows that have it; None when they have to be searched for.
         self._highest = _INFEASIBLE
-        self._best: NDArray[np.intp] | None = None
+        self._best: BestRows | None = None
 
     def update(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility) -> None:
         """Take over the raw scores of the plugins, which have to be up to date. Raises PluginError."""
@@ -186,35 +200,40 @@ class Ranking:
             self.totals = sums.copy() if self._normalized is None else sums + self._normalized
             if feasibility.count < len(sums):
                 np.copyto(self.totals, _INFEASIBLE, where=~feasibility.passing)
+            self._entries = self.totals.data
             self._best = None
         else:
-            passing, sums, totals = feasibility.passing, self._sums.sums, self.totals
+            passing, summed, totals = feasibility.passing.data, self._sums.entries, self._entries
+            normalized = None if self._normalized is None else self._normalized.data
             for row in rows:
                 total = _INFEASIBLE
-                if passing.item(row):
-                    total = sums.item(row)
-                    if self._normalized is not None:
-                        total += self._normalized.item(row)
-                earlier = totals.item(row)
-                totals[row] = total
-                best = self._best
-                if best is None or total == earlier or (total < self._highest and earlier < self._highest):
-                    continue
-                if total > self._highest:
-                    self._highest, self._best = total, np.array([row], np.intp)
-                elif total == self._highest:
-                    position = best.searchsorted(row)
-                    self._best = np.concatenate((best[:position], np.array([row], np.intp), best[position:]))
-                elif len(best) > 1:
-                    position = best.searchsorted(row)
-                    best[position:-1] = best[position + 1 :]
-                    self._best = best[:-1]
-                else:
-                    self._best = None
+                if passing[row]:
+                    total = summed[row] if normalized is None else summed[row] + normalized[row]
+                earlier = totals[row]
+                if total != earlier:
+                    totals[row] = total
+                    if self._best is not None and (total >= self._highest or earlier == self._highest):
+                        self._best = self._best_after(self._best, row, total)
         self._generation = cluster.change_window.generation
 
-    def find_best(self) -> NDArray[np.intp]:
-        """The rows with the highest total, intp, in order; valid until the next update."""
+    def _best_after(self, best: BestRows, row: int, total: int) -> BestRows | None:
+        """The best rows after the total of a row has changed: it was the highest one, or is now."""
+        if total > self._highest:
+            self._highest = total
+            return array("q", (row,))
+        if total < self._highest and len(best) == 1:
+            return None
+        if not isinstance(best, array):  # which takes less time to change
+            best = array("q", best.tobytes())
+        position = bisect_left(best, row)
+        if total == self._highest:
+            best.insert(position, row)
+        else:
+            del best[position]
+        return best
+
+    def find_best(self) -> BestRows:
+        """The rows with the highest total, in order; valid until the next update."""
         if self._best is None:
             self._highest = self.totals.item(self.totals.argmax())
             self._best = np.equal(self.totals, self._highest).nonzero()[0]
@@ -535,8 +554,11 @@ class Evaluation:
             totals += constant
             return totals
 
-    def find_best(self, pod: PodInfo, feasibility: Feasibility) -> NDArray[np.intp]:
-        """The feasible rows with the highest total, intp, in order; there must be feasible ones. Raises PluginError."""
+    def find_best(self, pod: PodInfo, feasibility: Feasibility) -> BestRows:
+        """The feasible rows with the highest total, in order, until the next call; there must be feasible ones.
+
+        Raises PluginError.
+        """
         ranking = self._updated_ranking(pod, feasibility)
         if ranking is None:
             return best_rows(self.compute_totals(pod, feasibility.rows), feasibility.rows)

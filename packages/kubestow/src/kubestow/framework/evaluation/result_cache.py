@@ -10,6 +10,8 @@ compares cached results with fresh ones after random events.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -103,6 +105,9 @@ class PluginResults:
         self.passes: NDArray[np.bool_] | None = None
         #: Raw scores, int64, one per row; None when PreScore returned a skip.
         self.scores: NDArray[np.int64] | None = None
+        #: The same, for reading and writing single entries as Python numbers.
+        self.passes_entries: memoryview[Any] | None = None
+        self.scores_entries: memoryview[Any] | None = None
         #: Whether all of them are 0.
         self.scores_are_zero = False
         #: What a raw score of 0 is normalized to when all scores are 0, int64 of one entry; None if it is not known.
@@ -178,17 +183,17 @@ class PluginResults:
             return
         if self._pre_filtered != generation:
             self.refresh_pre_filter(cluster, pod)
-        rows, verdict, passes = self._invalid_rows, self.verdict, self.passes
+        rows, verdict, passes = self._invalid_rows, self.verdict, self.passes_entries
         if rows is None:
-            self.verdict = None if self.skips_filter else self.run_filter(pod, cluster.all_nodes())
-            self.passes = None if self.verdict is None else self.verdict.passes
+            self._set_verdict(None if self.skips_filter else self.run_filter(pod, cluster.all_nodes()))
         elif rows and not self.skips_filter:
             if len(rows) <= bound.most_filtered_rows and verdict is not None and passes is not None:
                 assert bound.filter_plugin is not None
                 nodes = cluster.few_nodes(rows)
                 keys = bound.runtime.run_filter_plugin_on_rows(bound.filter_plugin, self.state, pod, nodes)
                 for row, key in zip(rows, keys, strict=True):
-                    verdict.keys[row], passes[row] = key, not key
+                    if key or not passes[row]:
+                        verdict.keys[row], passes[row] = key, not key
             else:
                 self._filter_some(cluster, pod, rows)
         self._filtered, self.filter_refresh_bits = generation, self._invalidating_bits
@@ -199,6 +204,12 @@ class PluginResults:
         assert plugin is not None
         return self.bound_plugin.runtime.run_filter_plugin(plugin, self.state, pod, nodes)
 
+    def _set_verdict(self, verdict: Verdict | None) -> None:
+        """Replace the verdict over all rows."""
+        self.verdict = verdict
+        self.passes = None if verdict is None else verdict.passes
+        self.passes_entries = None if self.passes is None else self.passes.data
+
     def _filter_some(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
         """Filter some rows, and replace their part of the verdict."""
         nodes = cluster.some_nodes(rows)
@@ -206,8 +217,8 @@ class PluginResults:
         if self.verdict is None or self.passes is None:
             if update is None:
                 return
-            self.verdict = Verdict(np.zeros(len(cluster.nodes), np.int32), update.legend)
-            self.passes = self.verdict.passes
+            self._set_verdict(Verdict(np.zeros(len(cluster.nodes), np.int32), update.legend))
+        assert self.verdict is not None and self.passes is not None
         keys = 0 if update is None else update.keys
         self.verdict.keys[nodes.rows], self.passes[nodes.rows] = keys, np.equal(keys, 0)
         if update is not None:
@@ -218,22 +229,24 @@ class PluginResults:
 
     def refresh_scores(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the raw scores of all rows up to date."""
-        window, bound, scores = cluster.change_window, self.bound_plugin, self.scores
+        window, bound, scores, entries = cluster.change_window, self.bound_plugin, self.scores, self.scores_entries
         rows = window.invalid_rows(self._scored, bound.invalidation_mask)
         if rows is None:
             self.scores = self.score(pod, cluster.all_nodes())
+            self.scores_entries = None if self.scores is None else self.scores.data
             self.scores_are_zero = self.scores is not None and not np.count_nonzero(self.scores)
             self.normalized_zero = None
-        elif rows and scores is not None and len(rows) <= bound.most_scored_rows:
+        elif rows and entries is not None and len(rows) <= bound.most_scored_rows:
             plugin = bound.score_plugin
             assert plugin is not None
             nodes = cluster.few_nodes(rows)
             new_scores = bound.runtime.run_score_plugin_on_rows(plugin, self.state, pod, nodes)
+            if not (bound.normalizes or 0 <= min(new_scores) <= max(new_scores) <= MAX_SCORE):
+                culprit = next(score for score in new_scores if not 0 <= score <= MAX_SCORE)
+                raise out_of_range(plugin, "Score", culprit)
             for row, score in zip(rows, new_scores, strict=True):
-                if not (0 <= score <= MAX_SCORE or bound.normalizes):
-                    raise out_of_range(plugin, "Score", score)
-                scores[row] = score
-                self.scores_are_zero = self.scores_are_zero and not score
+                entries[row] = score
+            self.scores_are_zero = self.scores_are_zero and not any(new_scores)
         elif rows and scores is not None:
             some = cluster.some_nodes(rows)
             replaced = scores[some.rows] = self._run_score(pod, some)

@@ -53,6 +53,8 @@ H = TypeVar("H", bound=Hashable)
 #: What a synchronous call of a plugin may raise. None of it may end the scheduler, not even ``sys.exit()``; and where
 #: nothing is awaited, a CancelledError is no cancellation.
 FAILURES = (Exception, SystemExit, asyncio.CancelledError)
+#: What results for single rows have to be; True and False are none of these.
+_INTS = frozenset({int})
 #: A synchronous call that takes longer than this, in seconds, is logged.
 _SLOW_CALL = 1.0
 #: One that takes longer than this counts when the plugin is named that made an attempt slow.
@@ -144,9 +146,9 @@ class PluginCaller:
             observer.plugin_called(plugin.name, extension_point, results[-1] if results else None, seconds)
         if type(results) is not list or len(results) != len(nodes):
             raise unexpected(plugin, extension_point, results, expected=f"a list with {len(nodes)} numbers")
-        for node, result in zip(nodes.rows, results, strict=True):
-            if type(result) is not int:
-                raise unexpected(plugin, extension_point, result, expected=f"an int for node {nodes.name(node)}")
+        if not _INTS.issuperset(map(type, results)):
+            row, result = next(each for each in zip(nodes.rows, results, strict=True) if type(each[1]) is not int)
+            raise unexpected(plugin, extension_point, result, expected=f"an int for node {nodes.name(row)}")
         return results
 
     def raise_failure(self, plugin: Plugin, extension_point: str, error: BaseException, began: float) -> NoReturn:

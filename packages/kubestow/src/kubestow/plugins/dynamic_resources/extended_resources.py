@@ -304,7 +304,7 @@ class DeviceCounts:
         is_backed = (capacity == 0) & (devices > 0)
         return np.where(is_backed, devices, capacity), np.where(is_backed, allocated, used)
 
-    def usage_of_rows(self, resource: str, nodes: NodeRows) -> tuple[list[int], list[int]]:
+    def usage_of_rows(self, resource: str, nodes: NodeRows) -> tuple[Sequence[int], Sequence[int]]:
         """The same for a few nodes."""
         if all(nodes.allocatable(resource)) or not self.is_backed(resource):
             return nodes.allocatable(resource), nodes.requested(resource)

@@ -128,7 +128,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             if self._skips_without_requests and not self._requests_any(pod):
                 return [0] * len(nodes)
             pre_score = self._pre_score_state(pod)
-        usages: list[tuple[list[int], list[int], int]] = []
+        usages: list[tuple[Sequence[int], Sequence[int], int]] = []
         for name, request in pre_score.requests:
             if name in self._device_resources:
                 usages.append((*self._devices.usage_of_rows(name, nodes), request))
@@ -145,7 +145,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         ]
 
     def _scores_by_two(
-        self, first: tuple[list[int], list[int], int], second: tuple[list[int], list[int], int]
+        self, first: tuple[Sequence[int], Sequence[int], int], second: tuple[Sequence[int], Sequence[int], int]
     ) -> list[int]:
         """The scores of nodes that have both of two resources: capacities, used amounts, and the pod's request of each.
 
@@ -282,9 +282,9 @@ class KeptBalances:
             nodes = Nodes(table, some)
             balances.balance[some] = balances.on(some).with_use([nodes.requested(name) for name in resources])
             return
-        columns = [(table.allocatable[name].values, table.requested[name].values) for name in resources]
+        columns = [(table.allocatable[name].entries, table.requested[name].entries) for name in resources]
         for row in rows:
-            usages = [(capacity.item(row), used.item(row)) for capacity, used in columns]
+            usages = [(capacity[row], used[row]) for capacity, used in columns]
             balances.balance[row] = balance_of_node([usage for usage in usages if usage[0] > 0])
 
 

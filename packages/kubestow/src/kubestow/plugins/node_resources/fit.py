@@ -249,7 +249,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeRows) -> list[int]:
         """The same for a few nodes."""
         pre_score = state.get(_FitPreScoreState) or self._pre_score_state(pod)
-        usages: list[tuple[list[int], list[int], int]] = []
+        usages: list[tuple[Sequence[int], Sequence[int], int]] = []
+        capacities: Sequence[int]
+        used: Sequence[int]
         for name, request, weight in pre_score.resources:
             if name == CPU:
                 capacities, used = nodes.allocatable(name), nodes.nonzero_cpu
@@ -402,8 +404,8 @@ class ResourceScorer(ABC):
     def score_node(self, usages: Sequence[NodeResourceUsage]) -> int:
         """The score of a single node."""
 
-    def score_rows(self, usages: Sequence[tuple[list[int], list[int], int]]) -> list[int]:
-        """The scores of a few nodes, whose capacities and used amounts of each resource are in lists."""
+    def score_rows(self, usages: Sequence[tuple[Sequence[int], Sequence[int], int]]) -> list[int]:
+        """The scores of a few nodes, whose capacities and used amounts of each resource are in sequences."""
         weights = [weight for _, _, weight in usages]
         capacities, used = (zip(*(usage[index] for usage in usages), strict=True) for index in (0, 1))
         return [
@@ -455,7 +457,7 @@ class _AllocationScorer(ResourceScorer):
                 weights += weight
         return _clamped(total // max(weights, 1))
 
-    def score_rows(self, usages: Sequence[tuple[list[int], list[int], int]]) -> list[int]:
+    def score_rows(self, usages: Sequence[tuple[Sequence[int], Sequence[int], int]]) -> list[int]:
         if not all(min(capacities) > 0 <= min(used) for capacities, used, _ in usages):
             return super().score_rows(usages)
         totals = [0] * len(usages[0][0])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Rows
+from kubestow.framework.evaluation.evaluation import BestRows
 
 
 class Scope:
@@ -135,8 +136,8 @@ class NodeSampler:
 class TieBreak(Protocol):
     """Chooses among the nodes with the highest score."""
 
-    def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
-        """One of the rows (intp, at least two)."""
+    def choose(self, cluster: Cluster, rows: BestRows) -> int:
+        """One of the rows, of which there are at least two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ class RandomTie:
 
     random: Random
 
-    def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
+    def choose(self, cluster: Cluster, rows: BestRows) -> int:
         """A random row."""
         return int(rows[self.random.randrange(len(rows))])
 
@@ -154,6 +155,6 @@ class RandomTie:
 class FirstByName:
     """The first of the best nodes by name, as recorded decisions assume."""
 
-    def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
+    def choose(self, cluster: Cluster, rows: BestRows) -> int:
         """The row whose node name sorts first."""
-        return int(rows[cluster.nodes.name_rank()[rows].argmin()])
+        return int(rows[cluster.nodes.name_rank()[np.asarray(rows)].argmin()])

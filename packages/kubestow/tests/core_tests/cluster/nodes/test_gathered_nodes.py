@@ -31,11 +31,11 @@ def test_amounts_are_those_of_the_rows(equal_nodes: bool, rows: list[int]) -> No
         for name in _RESOURCES:
             expected = every.allocatable(name)[rows].tolist(), every.requested(name)[rows].tolist()
             assert (some.allocatable(name).tolist(), some.requested(name).tolist()) == expected
-            assert (few.allocatable(name), few.requested(name)) == expected
+            assert (list(few.allocatable(name)), list(few.requested(name))) == expected
         for name in ("nonzero_cpu", "nonzero_memory", "allowed_pods", "pod_count"):
             expected_of_rows = getattr(every, name)[rows].tolist()
             assert getattr(some, name).tolist() == expected_of_rows
-            assert getattr(few, name) == expected_of_rows
+            assert list(getattr(few, name)) == expected_of_rows
     assert few.as_nodes().names == some.names == [each.as_nodes().names[0] for each in few]
     assert [few.name(row) for row in rows] == some.names
 
