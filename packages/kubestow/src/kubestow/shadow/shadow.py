@@ -37,7 +37,7 @@ from kubestow.shadow.history import Change, Moment, ObjectID, StateHistory
 from kubestow.shadow.moments import MOST_MOMENTS, Moments
 from kubestow.shadow.preemptions import PREEMPTED_EVENTS, Preemptions
 
-SETTLING_SECONDS = 1.0
+SETTLING_SECONDS = 2.0
 """So far the cache is behind the watch: what the scheduler may have known before a decision has been delivered then."""
 EVICTION_SECONDS = 10.0
 """So long after a nomination, its victims have been evicted; the last one is when the others are."""
