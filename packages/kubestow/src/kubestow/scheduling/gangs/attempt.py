@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
+from kubestow.framework.event_registration import EVERYTHING
 from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import SUCCESS, Code, Status
@@ -164,8 +165,11 @@ class GangAttempt:
         if keeps_nominations is None:
             keeps_nominations = any(failure.keeps_nomination for failure in failures)
         rejectors = self.gang_plugins.union(*(failure.rejectors for failure in failures))
-        if not self.search.ok or self.gang.has_segments:  # another node for a pod that fits may help the others
-            rejectors |= {plugin.name for plugin in self.profile.runtime.plugins.filter}
+        if not self.search.ok or self.gang.has_segments:
+            # Another node for a pod that fits may help the others. A plugin that names no events of its own is left out,
+            # unless it did reject a pod: the status that reports this attempt would have the gang tried again at once.
+            filters = self.profile.runtime.plugins.filter
+            rejectors |= {plugin.name for plugin in filters if plugin.events_to_register is not EVERYTHING}
         pending_plugins: frozenset[str] = frozenset().union(*(failure.pending_plugins for failure in failures))
         return SchedulingFailure(
             REASON_SCHEDULER_ERROR if is_error else REASON_UNSCHEDULABLE,
