@@ -100,7 +100,7 @@ def requirements(name: str) -> list[str]:
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_every_dependency_has_a_lowest_version_and_every_sibling_the_same(name: str) -> None:
     for requirement in requirements(name):
-        assert re.fullmatch(rf"kubestow[\w-]*=={VERSION}|[\w.-]+>=\d[\w.]*", requirement), requirement
+        assert re.fullmatch(rf"kubestow[\w-]*(\[\w+\])?=={VERSION}|[\w.-]+>=\d[\w.]*", requirement), requirement
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
