@@ -145,7 +145,7 @@ def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:
 
 
 def reservations_taken_back(server: SimulatedServer, process: Process) -> Iterator[str]:
-    """Pods that have not ended, that this start of a scheduler has bound, and whose reservations it has undone since."""
+    """Pods that still run, that this start of a scheduler has bound, and whose reservations it has undone since."""
     for pod in server.pods():
         uid, node_name = pod.metadata.uid, pod.spec.node_name
         if uid in process.bound and not ended(pod) and process.ledger.released.get(uid) == node_name:
