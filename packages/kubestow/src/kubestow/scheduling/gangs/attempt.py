@@ -166,8 +166,8 @@ class GangAttempt:
             keeps_nominations = any(failure.keeps_nomination for failure in failures)
         rejectors = self.gang_plugins.union(*(failure.rejectors for failure in failures))
         if not self.search.ok or self.gang.has_segments:
-            # Another node for a pod that fits may help the others. Plugins that name no events of their own are left out
-            # unless they did reject a pod: the status that reports this attempt would have the gang tried again at once.
+            # Another node for a pod that fits may help the others. Plugins that name no events of their own count only
+            # if they did reject a pod: the status that reports this attempt would have the gang tried again at once.
             filters = self.profile.runtime.plugins.filter
             rejectors |= {plugin.name for plugin in filters if plugin.events_to_register is not EVERYTHING}
         pending_plugins: frozenset[str] = frozenset().union(*(failure.pending_plugins for failure in failures))
