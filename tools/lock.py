@@ -34,11 +34,13 @@ PYTHON = "3.11.5"
 def installations() -> dict[str, list[str]]:
     """The requirements of each installation by its name; versions of their own are lower bounds."""
     groups = _toml(ROOT)["dependency-groups"]
-    lab = _toml(ROOT / "packages" / "kubestow-lab")["project"]["optional-dependencies"]
+    core, lab = (
+        _toml(ROOT / "packages" / name)["project"]["optional-dependencies"] for name in ("kubestow", "kubestow-lab")
+    )
     return {
         "development": [
             *dependencies(sorted(ROOT.glob("packages/*/pyproject.toml"))),
-            *(*lab["experiment"], *lab["flow"], *lab["gym"], *lab["mcp"], *groups["dev"], *BUILD),
+            *(*core["solvers"], *lab["experiment"], *lab["gym"], *lab["mcp"], *groups["dev"], *BUILD),
         ],
         "build": list(BUILD),
         "image": dependencies(ROOT / "packages" / name / "pyproject.toml" for name in IMAGE),

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from kubestow.cli import COMMANDS, main
-from kubestow.cli import commands as root
+from kubestow.cli import root_command as root
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")

@@ -163,6 +163,7 @@ class _Cluster:
             is_leader=False,
             requests=[],
             running=SimpleNamespace(cancelled=lambda: True),
+            features=SimpleNamespace(gang_search=False),
             scheduler=SimpleNamespace(cluster=self.cache),
             ledger=ReservationLedger(),
             bound=set(),

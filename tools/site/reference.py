@@ -16,7 +16,7 @@ from tools.site.messages import plugin_messages, scheduler_messages
 import kubestow
 from kubestow import config
 from kubestow.api.reports import ConditionType, EventType
-from kubestow.cli import commands
+from kubestow.cli import root_command
 from kubestow.config import plugin_args
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.profile import implements
@@ -45,11 +45,11 @@ def pages() -> dict[str, str]:
 def _commands() -> Iterator[str]:
     yield "# Commands\n"
     yield "The help of every command, as `--help` prints it. [Command line](../cli.md) has what they have in common."
-    names = commands.context_settings["help_option_names"]
+    names = root_command.context_settings["help_option_names"]
     root = click.Context(
-        commands, info_name="kubestow", max_content_width=100, terminal_width=100, help_option_names=names
+        root_command, info_name="kubestow", max_content_width=100, terminal_width=100, help_option_names=names
     )
-    for path, command, context in _walk(commands, root):
+    for path, command, context in _walk(root_command, root):
         yield f"\n## {path}\n\n```text\n{command.get_help(context)}\n```"
 
 

@@ -20,7 +20,7 @@ from kubestow.cli.command_group import CommandGroup, usage_error_text, version_o
 from kubestow.cli.ending import flush_logs
 from kubestow.errors import ConfigurationError, InputError, KubestowError
 
-__all__ = ["COMMANDS", "commands", "main"]
+__all__ = ["COMMANDS", "main", "root_command"]
 
 #: Other distributions register their commands here, under the name of the command.
 _ENTRY_POINT_GROUP = "kubestow.commands"
@@ -120,11 +120,11 @@ def _missing_command(name: str, distribution: str) -> click.Command:
     params=[version_option()],
     context_settings=_CONTEXT_SETTINGS,
 )
-def commands() -> None:
+def root_command() -> None:
     """A Kubernetes scheduler in Python."""
 
 
-def main(arguments: list[str] | None = None, command: click.Command = commands, program: str = "kubestow") -> Any:
+def main(arguments: list[str] | None = None, command: click.Command = root_command, program: str = "kubestow") -> Any:
     """Run one command and exit the process with its status.
 
     A ``command`` by itself is known to its users as the ``program``.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from kubestow.cli import commands, main
+from kubestow.cli import main, root_command
 
 _PLUGIN, _COMPLETION = "kubectl-", "kubectl_complete-"
 #: The commands of plugins with other names: kubectl has an ``explain``, which no plugin can replace.
@@ -25,7 +25,7 @@ _DEFAULT, _NO_FILES = 0, 4
 def run() -> None:
     """The entry point of every plugin: run the command of the executable's name, and exit with its status."""
     name = _plugin_name(_PLUGIN)
-    command = commands.get_command(click.Context(commands), COMMAND_NAMES.get(name, name))
+    command = root_command.get_command(click.Context(root_command), COMMAND_NAMES.get(name, name))
     if command is None:
         sys.exit(f"kubestow: {sys.argv[0]}: no command has the name {name}, which follows from that of the executable")
     main(sys.argv[1:], command, f"kubectl {name}")
@@ -52,6 +52,6 @@ def completions(arguments: Sequence[str], incomplete: str) -> tuple[list[tuple[s
     """
     from click.shell_completion import ShellComplete
 
-    found = ShellComplete(commands, {}, "kubestow", "").get_completions(list(arguments), incomplete)
+    found = ShellComplete(root_command, {}, "kubestow", "").get_completions(list(arguments), incomplete)
     values = [(str(item.value), item.help or "") for item in found if item.type == "plain"]
     return values, not values and any(item.type in ("file", "dir") for item in found)
