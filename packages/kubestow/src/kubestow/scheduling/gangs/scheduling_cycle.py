@@ -135,11 +135,12 @@ class GangSchedulingCycle:
     def _has_enough(self, attempt: GangAttempt, members: MemberPlacement) -> bool:
         """Whether the gang has what it needs, and one pod placed at least if it schedules as a whole."""
         makes_progress = bool(members.placed) or not attempt.schedules_as_a_whole or not attempt.pods
+        if not (attempt.is_satisfied() and makes_progress):
+            return False
         if not attempt.gang.has_segments:
-            return attempt.is_satisfied() and makes_progress
+            return True
         nodes = {context.info.uid: context.node_name for context in members.placed}
-        respects = attempt.profile.gangs.respects_terms(attempt.gang, nodes, self._cluster)
-        return attempt.is_satisfied() and makes_progress and respects
+        return attempt.profile.gangs.respects_terms(attempt.gang, nodes, self._cluster)
 
     async def _start_binding(self, attempt: GangAttempt, members: MemberPlacement) -> None:
         """Run Permit, start the binding cycles, and schedule the remaining members by themselves."""
