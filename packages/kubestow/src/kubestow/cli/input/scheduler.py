@@ -11,14 +11,13 @@ import click
 
 from kubestow.cli.command_group import grouped_options
 from kubestow.errors import InputError
-from kubestow.rules.minors import NOT_COMPARED
+from kubestow.rules.minors import DEFAULT_MINOR, MINORS, NOT_COMPARED, Minor
 
 if TYPE_CHECKING:
     from kubestow.api.custom import CustomObject
     from kubestow.config import FeatureGates
     from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
-    from kubestow.rules.minors import Minor
 
 _Built = TypeVar("_Built")
 
@@ -83,7 +82,6 @@ class SchedulerInput:
     def minor(self, cluster: ClusterObjects | None) -> Minor:
         """The minor version to decide as; what has to be said of it is printed on standard error. Raises InputError."""
         from kubestow.engine.input.cluster_version import version_of
-        from kubestow.rules.minors import NOT_COMPARED
 
         if self.emulated_version or cluster is None:
             given = parse_minor(self.emulated_version)
@@ -100,8 +98,6 @@ class SchedulerInput:
 
 def parse_minor(emulated_version: str) -> Minor:
     """The minor version of ``--emulated-version``: "1.33" or "kube=1.33"; "" is the default. Raises InputError."""
-    from kubestow.rules.minors import DEFAULT_MINOR, Minor
-
     return Minor.emulated(emulated_version, subject="--emulated-version") if emulated_version else DEFAULT_MINOR
 
 
@@ -111,8 +107,6 @@ def newest_valid(build: Callable[[Minor], _Built]) -> _Built:
     It validates input before an API server is asked for its version. Raises the InputError of the default version if
     there is none.
     """
-    from kubestow.rules.minors import DEFAULT_MINOR, MINORS
-
     problems = []
     for minor in (DEFAULT_MINOR, *reversed(MINORS)):
         try:
