@@ -77,7 +77,8 @@ def run_kubestow(checkout: Path, *arguments: str) -> Usage:
         process = subprocess.Popen(command, env=environment_of(checkout), stdout=output, stderr=errors)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0), errors.seek(0)
+        output.seek(0)
+        errors.seek(0)
         printed, complaint = output.read(), errors.read()
     if process.returncode:
         problem = (complaint or printed).decode(errors="replace").strip()
@@ -86,14 +87,15 @@ def run_kubestow(checkout: Path, *arguments: str) -> Usage:
 
 
 def git(*arguments: str) -> str:
+    """What a command of git prints in this checkout, stripped. Raises CalledProcessError."""
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @contextmanager
 def worktree(commit: str) -> Iterator[Path]:
     """A worktree of a commit in a temporary folder, removed on exit."""
-    with TemporaryDirectory(prefix="kubestow-guard-") as folder:
-        path = Path(folder) / "base"
+    with TemporaryDirectory(prefix="kubestow-checkout-") as folder:
+        path = Path(folder) / "checkout"
         git("worktree", "add", "--detach", str(path), commit)
         try:
             yield path
