@@ -204,4 +204,4 @@ def _groups(nodes: ReportedNodes) -> dict[str, list[int]]:
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
     """Sorts names with numbers by these."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in _NUMBERS.split(name))
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBERS.split(name))
