@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -136,6 +135,8 @@ class StateHistory:
         #: The changes that have not been applied yet, and the last of each object.
         self.ahead: deque[Change] = deque()
         self._last_ahead: dict[ObjectID, Change] = {}
+        #: While the cache is in another state: the way there.
+        self._journey: _Journey | None = None
 
     # -- what the watch delivers -------------------------------------------------------------------------------------
 
@@ -144,6 +145,7 @@ class StateHistory:
         if not self.cache.synced:
             self.cache.replace(resource, objects)
             return []
+        self.go_back()
         listed = {(obj.metadata.namespace, obj.metadata.name): obj for obj in objects}
         self.cache.drop_unreadable(resource, listed)
         known = dict.fromkeys(self.cache.keys(resource))
@@ -167,7 +169,8 @@ class StateHistory:
         return change
 
     def advance(self) -> None:
-        """Apply the first change that is ahead."""
+        """Apply the first change that is ahead, to the state that the cache has followed the watch to."""
+        self.go_back()
         change = self.ahead.popleft()
         if self._last_ahead[change.object_id] is change:
             del self._last_ahead[change.object_id]
@@ -175,7 +178,10 @@ class StateHistory:
 
     def _change(self, resource: Resource, key: Key, new: Any, time: float, version: str = "") -> Change | None:
         last = self._last_ahead.get((resource.prefix, resource.plural, key))
-        old = self.cache.observed(resource, key) if last is None else last.new
+        if last is not None:
+            old = last.new
+        else:
+            old = (self._journey or self.cache).observed(resource, key)
         if resource == PODS and new is not None and is_terminal(new.status.phase):
             new = None
         if resource == PODS and old is not None and new is not None and old.metadata.uid != new.metadata.uid:
@@ -232,18 +238,25 @@ class StateHistory:
         """The number of the change that created each object, of those that were created recently."""
         return self._created
 
-    @contextmanager
-    def travelling(self, changes: Sequence[Change]) -> Iterator[Callable[[Moment], None]]:
-        """Yields what puts the cache into its state at a moment; when the block ends, the cache is as it was before.
+    def go_to(self, moment: Moment, changes: Sequence[Change]) -> None:
+        """Put the cache into its state at a moment, until :meth:`go_back`; only objects that differ are applied.
 
-        ``changes`` are those, in order, that may have happened or not. Only objects that differ are applied.
+        ``changes`` are those, in order, that may have happened or not. Changes can be received meanwhile, and moments
+        of the same changes follow one another without a way back.
         """
-        reached = self.ahead[0].number if self.ahead else self._next_number
-        journey = _Journey(self.cache, changes, reached)
-        try:
-            yield journey.go_to
-        finally:
-            journey.end()
+        if self._journey is None:
+            reached = self.ahead[0].number if self.ahead else self._next_number
+            self._journey = _Journey(self.cache, changes, reached)
+        self._journey.go_to(moment)
+
+    def go_back(self) -> None:
+        """Put the cache into the state to which it has followed the watch, if it is in another one."""
+        if self._journey is not None:
+            self._journey.end()
+            self._journey = None
+
+
+_UNMOVED = object()
 
 
 class _Journey:
@@ -293,6 +306,11 @@ class _Journey:
             self._now[object_id] = obj
             self._cache.restore(resource, key, obj)
         self._moment = moment
+
+    def observed(self, resource: Resource, key: Key) -> Any:
+        """An object as it was before, None if there was none."""
+        _, obj = self._before.get((resource.prefix, resource.plural, key), (resource, _UNMOVED))
+        return self._cache.observed(resource, key) if obj is _UNMOVED else obj
 
     def end(self) -> None:
         """Put everything into the state before."""

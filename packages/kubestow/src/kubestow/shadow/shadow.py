@@ -184,6 +184,7 @@ class Shadow:
 
     def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
         if resource != PREEMPTED_EVENTS:
+            self._history.go_back()
             self.cache.unreadable(resource, metadata, problem)
 
     def _receive(self, change: Change) -> None:
@@ -241,7 +242,7 @@ class Shadow:
         def is_over() -> bool:
             return not everything and self._monotonic() - began > _BUSY_SECONDS
 
-        while self._evicting and self._evicting[0].change.time <= began - EVICTION_SECONDS:
+        while self._current is None and self._evicting and self._evicting[0].change.time <= began - EVICTION_SECONDS:
             if not self._look_again(self._evicting[0], is_over):
                 return True
             self._evicting.popleft()
@@ -299,6 +300,8 @@ class Shadow:
         except KubestowError as error:  # an object that cannot be read as a whole
             self._leave_out(opened.change, opened.observed, str(error))
             opened.search = None
+        if opened.search is None:
+            self._history.go_back()
         return opened.search is None
 
     def _judge(self, opened: _Open, is_over: Callable[[], bool]) -> None:
@@ -421,8 +424,8 @@ class _Search:
     ) -> None:
         self._comparer, self._history, self._change, self.observed = comparer, history, change, observed
         self._moments = self._all(changes, effects, most)
-        #: Puts the cache into the state at a moment, while the search goes on.
-        self._go_to: Callable[[Moment], None]
+        #: Those until now.
+        self._changes = changes
         self.first: Comparison | None = None
         #: The nodes that were chosen here, or nominated.
         self.nodes_here: set[str] = set()
@@ -435,17 +438,21 @@ class _Search:
         """The result that agrees; None if none does, or if it is over before the search :attr:`has_ended`.
 
         ``changes`` are those until now; what has changed since the beginning of the search has not happened in it.
+        The cache stays in the state that was tried last.
         """
-        with self._history.travelling(changes) as self._go_to:
-            for moments, moment in self._moments:
-                self._go_to(moment)
-                if (found := self._compare(self.observed)) is not None and found.verdict.agrees:
-                    self.race, self.has_ended = tuple(moments.differences(moment)), True
-                    return found
-                if is_over():
-                    return None
+        self._changes = changes
+        for moments, moment in self._moments:
+            self._go_to(moment)
+            if (found := self._compare(self.observed)) is not None and found.verdict.agrees:
+                self.race, self.has_ended = tuple(moments.differences(moment)), True
+                return found
+            if is_over():
+                return None
         self.has_ended = True
         return None
+
+    def _go_to(self, moment: Moment) -> None:
+        self._history.go_to(moment, self._changes)
 
     def _all(
         self, changes: Sequence[Change], effects: Sequence[frozenset[int]], most: Callable[[], int] | None

@@ -15,6 +15,8 @@ from core_tests.shadow.delayed_cluster import DelayedCluster, configuration, sha
 from kubestow.api.core import Pod
 from kubestow.reports.text import as_markdown
 from kubestow.rules.minors import DEFAULT_MINOR, Minor
+from kubestow.scheduling.events.watch_cache import WatchCache
+from kubestow.scheduling.interfaces import Resource
 from kubestow.shadow.comparison import Verdict
 from kubestow.shadow.report import ShadowReport, document_of_decision, line_of
 from kubestow.shadow.shadow import RACE, ComparedDecision
@@ -92,6 +94,35 @@ def test_an_identical_scheduler_never_differs_however_the_watches_are_interleave
     assert differing(results) == []
     assert len(results) > 20
     assert RACE in verdicts(results).values()
+
+
+def test_a_search_that_watch_events_interrupt_goes_on_from_the_state_that_it_had_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def burst(cluster: DelayedCluster) -> None:
+        for each in pods(5, cpu="500m"):
+            cluster.put(each)
+        await asyncio.sleep(2.5)  # they are being looked at
+        for each in pods(2, cpu="100m", prefix="later"):
+            cluster.put(each)
+
+    applied = Counter[float]()
+    labels: dict[float, list[tuple[str, str]]] = {}
+    restore = WatchCache.restore
+    for busy_seconds in (0.1, -1.0):  # in virtual time no search is interrupted, or each after every state
+
+        def counted(cache: WatchCache, resource: Resource, key: Any, obj: Any, busy: float = busy_seconds) -> None:
+            applied[busy] += 1
+            restore(cache, resource, key, obj)
+
+        monkeypatch.setattr(WatchCache, "restore", counted)
+        monkeypatch.setattr("kubestow.shadow.shadow._BUSY_SECONDS", busy_seconds)
+        objects = [*nodes(4, cpu="16"), pod("old", cpu="1", node="node-0")]
+        found = shadowed(burst, objects, most_seconds=0.01, scheduler=configuration(**MOST_ALLOCATED))
+        assert max(each.moments for each in found) > 20
+        labels[busy_seconds] = sorted((each.pod, each.label) for each in found)
+    assert labels[-1.0] == labels[0.1]
+    assert applied[-1.0] < 1.5 * applied[0.1]
 
 
 def test_without_delays_nothing_has_to_be_explained_by_a_race() -> None:
