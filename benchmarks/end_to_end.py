@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import multiprocessing
 import os
 import signal
@@ -13,34 +12,26 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from random import Random
 from statistics import quantiles
-from tempfile import TemporaryDirectory
 from time import monotonic, perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from benchmarks.clusters import HOSTNAME, real_node, real_pod
 from benchmarks.harness import Row
-from benchmarks.measurement import cpu_seconds, peak_mb, resident_mb
-from benchmarks.shadow_traffic import initial_objects, mixed_pod
+from benchmarks.measurement import cpu_seconds, peak_mb
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.process import WallClock
-from kubestow.scheduling.events.resources import resource_of
 from kubestow_lab.apiserver_process import apiserver_process
 
 _CONCURRENCY = 16
-#: Pods that a shadow compares before it is measured.
-_WARM_UP = 500
 _NODES, _PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
 
 
 @asynccontextmanager
-async def _server() -> AsyncIterator[tuple[str, Transport]]:
+async def embedded_server() -> AsyncIterator[tuple[str, Transport]]:
     """The URL of an embedded API server in another process, and a client of it."""
     async with (
         apiserver_process() as url,
@@ -49,7 +40,7 @@ async def _server() -> AsyncIterator[tuple[str, Transport]]:
         yield url, transport
 
 
-async def _scheduler(url: str, *flags: str, ready: bytes = b'"Scheduling"') -> asyncio.subprocess.Process:
+async def kubestow_scheduler(url: str, *flags: str, ready: bytes = b'"Scheduling"') -> asyncio.subprocess.Process:
     """A scheduler in another process, once its log says that it is ready; the rest of the log is to be read."""
     command = (sys.executable, "-m", "kubestow", "run", "--master", url, "--secure-port=0", *flags)
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
@@ -58,19 +49,7 @@ async def _scheduler(url: str, *flags: str, ready: bytes = b'"Scheduling"') -> a
     return process
 
 
-async def _shadow(url: str, output: Path) -> asyncio.subprocess.Process:
-    """A shadow of the default configuration in another process, which writes JSON lines to a file."""
-    kubeconfig = output.with_name("kubeconfig")
-    server = {"name": "server", "cluster": {"server": url}}
-    context = {"name": "server", "context": {"cluster": "server", "user": ""}}
-    kubeconfig.write_bytes(
-        msgspec.json.encode({"clusters": [server], "contexts": [context], "current-context": "server"})
-    )
-    command = (sys.executable, "-m", "kubestow", "shadow", f"--kubeconfig={kubeconfig}", f"--output=json={output}")
-    return await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
-
-
-async def _drain(stream: asyncio.StreamReader) -> None:
+async def drain(stream: asyncio.StreamReader) -> None:
     """Discard output, so that the writer never blocks."""
     while await stream.read(65536):
         pass
@@ -130,11 +109,11 @@ async def end_to_end(
     printed is also the time from the request that creates a pod until a watch of the submitter shows it bound. Flags of
     the scheduler follow ``--``, such as ``-- --flight-record=FOLDER``.
     """
-    async with _server() as (url, transport):
+    async with embedded_server() as (url, transport):
         await _create(transport, _NODES, [_node(number) for number in range(nodes)])
-        scheduler = await _scheduler(url, "--leader-elect=false", *flags)
+        scheduler = await kubestow_scheduler(url, "--leader-elect=false", *flags)
         assert scheduler.stderr is not None
-        draining = asyncio.create_task(_drain(scheduler.stderr))
+        draining = asyncio.create_task(drain(scheduler.stderr))
         cpu, began = cpu_seconds(scheduler.pid), perf_counter()
         bodies = [_pod(number) for number in range(pods)]
         if rate:
@@ -157,99 +136,6 @@ async def end_to_end(
         scheduler.terminate()
         await scheduler.wait()
         await draining
-
-
-# -- a shadow ----------------------------------------------------------------------------------------------------------
-
-
-async def shadow_end_to_end(
-    nodes: int = 5000,
-    pods: int = 6000,
-    rate: float = 200.0,
-    traffic: Literal["copies", "mixed"] = "copies",
-    flags: Sequence[str] = (),
-) -> AsyncIterator[Row]:
-    """A shadow beside a scheduler over HTTP: the CPU time and the memory of both.
-
-    Pods are copies of one, or of 20 kinds with requests of their own on nodes that have a pod each.
-
-    Embedded API server, scheduler, shadow and submitter run in separate processes; pods are created at a constant rate.
-    The CPU time of the shadow until it has compared all pods, per decision, and as a part of a core while pods are
-    created. Flags of the scheduler follow ``--``.
-    """
-    async with _server() as (url, transport):
-        if traffic == "copies":
-            await _create(transport, _NODES, [_node(number) for number in range(nodes)])
-            bodies = map(_pod, itertools.count())
-        else:
-            await _create_mixed(transport, nodes)
-            bodies = map(partial(_mixed_pod, Random(0)), itertools.count())
-        scheduler = await _scheduler(url, "--leader-elect=false", *flags)
-        assert scheduler.stderr is not None
-        draining = asyncio.create_task(_drain(scheduler.stderr))
-        with TemporaryDirectory() as folder:
-            output = Path(folder, "decisions.json")
-            shadow = await _shadow(url, output)
-            while not _lines(output):  # it does not compare what was decided before its lists
-                await _create(transport, _PODS, [next(bodies)])
-                await asyncio.sleep(0.2)
-            await _create(transport, _PODS, list(itertools.islice(bodies, _WARM_UP)))
-            await _compared(output, _WARM_UP)
-            processes = {"the scheduler": scheduler.pid, "the shadow": shadow.pid}
-            before = {name: cpu_seconds(pid) for name, pid in processes.items()}
-            began = perf_counter()
-            compared = len(_lines(output))
-            async with asyncio.TaskGroup() as tasks:
-                for number in range(pods):
-                    await asyncio.sleep(max(0.0, began + number / rate - perf_counter()))
-                    tasks.create_task(transport.request("POST", _PODS, next(bodies)))
-            seconds = perf_counter() - began
-            await _compared(output, compared + pods)
-            for name, pid in processes.items():
-                spent = cpu_seconds(pid) - before[name]
-                figures = {
-                    "ms of CPU per pod": spent / pods * 1e3,
-                    "% of a core": spent / seconds * 100,
-                    "MB": resident_mb(pid),
-                    "MB at most": peak_mb(pid),
-                }
-                yield name, figures
-            verdicts = Counter(msgspec.json.decode(line)["verdict"] for line in _lines(output)[compared:])
-            found = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-            yield f"{pods / seconds:,.0f} pods/s on {nodes:,} nodes", {"": found}
-            for process in (scheduler, shadow):
-                process.terminate()
-                await process.wait()
-        await draining
-
-
-async def _create_mixed(transport: Transport, nodes: int) -> None:
-    """Create nodes with pods, volumes, and what else there is before mixed pods."""
-    for resource, objects in itertools.groupby(initial_objects(nodes), lambda obj: resource_of(type(obj))):
-        path = f"{resource.prefix}/{'namespaces/default/' if resource.namespaced else ''}{resource.plural}"
-        await _create(transport, path, [_created(obj) for obj in objects])
-
-
-def _mixed_pod(random: Random, number: int) -> bytes:
-    return _created(mixed_pod(random, number))
-
-
-def _created(obj: Any) -> bytes:
-    """The body of a request that creates an object on a server that knows no priority classes."""
-    document = msgspec.to_builtins(obj)
-    document["metadata"].pop("resourceVersion", None)
-    document["spec"].pop("priority", None)
-    return msgspec.json.encode(document)
-
-
-async def _compared(output: Path, count: int) -> None:
-    """Wait until a shadow has written so many decisions."""
-    while len(_lines(output)) < count:  # noqa: ASYNC110
-        await asyncio.sleep(0.1)
-
-
-def _lines(output: Path) -> list[bytes]:
-    return output.read_bytes().splitlines() if output.exists() else []
 
 
 class _Metadata(msgspec.Struct):
@@ -311,7 +197,7 @@ async def shared_claim(pods: int = 256, nodes: int = 8) -> AsyncIterator[Row]:
     pool = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
     device = {"driver": "example.com", "pool": pool, "allNodes": True, "devices": [{"name": "d0"}]}
     request = {"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}}
-    async with _server() as (url, transport):
+    async with embedded_server() as (url, transport):
         await _create(transport, _NODES, [_node(number) for number in range(nodes)])
         for path, body in (
             ("deviceclasses", _encoded("any", {})),
@@ -319,7 +205,7 @@ async def shared_claim(pods: int = 256, nodes: int = 8) -> AsyncIterator[Row]:
             ("namespaces/default/resourceclaims", _encoded("shared", {"devices": {"requests": [request]}})),
         ):
             await transport.request("POST", f"/apis/resource.k8s.io/v1/{path}", body)
-        scheduler = await _scheduler(url, "--leader-elect=false")
+        scheduler = await kubestow_scheduler(url, "--leader-elect=false")
         assert scheduler.stderr is not None
         log = asyncio.create_task(scheduler.stderr.read())
         cpu, began = cpu_seconds(scheduler.pid), perf_counter()
@@ -347,12 +233,12 @@ async def failover(nodes: int = 1000, pods: int = 10_000) -> AsyncIterator[Row]:
     standby leads and until its first binding; if any pod was moved, lost, or bound to a full node, the exit status is
     1.
     """
-    async with _server() as (url, transport):
+    async with embedded_server() as (url, transport):
         await _create(transport, _NODES, [_node(number) for number in range(nodes)])
         bindings = _Bindings(transport)
         watching = asyncio.create_task(bindings.watch())
-        schedulers = [await _scheduler(url, ready=b"New leader elected") for _ in range(2)]
-        draining = [asyncio.create_task(_drain(process.stderr)) for process in schedulers]
+        schedulers = [await kubestow_scheduler(url, ready=b"New leader elected") for _ in range(2)]
+        draining = [asyncio.create_task(drain(process.stderr)) for process in schedulers]
         leader, standby = schedulers
         old = await _new_leader(transport, "")
         creating = asyncio.create_task(_create(transport, _PODS, [_pod(number) for number in range(pods)]))
@@ -461,7 +347,9 @@ async def startup(nodes: int = 5000, pods: int = 150_000, flags: Sequence[str] =
     server = multiprocessing.get_context("fork").Process(target=_serve, args=(listening, nodes, pods), daemon=True)
     server.start()
     began = perf_counter()
-    scheduler = await _scheduler(f"http://127.0.0.1:{listening.getsockname()[1]}", "--leader-elect=false", *flags)
+    scheduler = await kubestow_scheduler(
+        f"http://127.0.0.1:{listening.getsockname()[1]}", "--leader-elect=false", *flags
+    )
     figures = {
         "s of CPU": cpu_seconds(scheduler.pid),
         "MB at most": peak_mb(scheduler.pid),

@@ -184,6 +184,7 @@ def initial_objects(nodes: int) -> Iterator[Any]:
             cpu="500m" if number % _POOL % 2 else "1",
             priority=number % 5,
             labels={"budget": str(number % (_BUDGETS + 1))},
+            status={"phase": "Running", "startTime": f"2026-06-01T{number % 24:02}:{number // 24:02}:00Z"},
         )
     for number in range(_POOL, nodes):
         requests = {"cpu": f"{number * 7 % 1501}m", "memory": f"{number * 11 % 12001}Mi"}
