@@ -39,7 +39,7 @@ _KINDS: Sequence[Mapping[str, Any]] = (
     {"nodeSelector": {ZONE: "zone-2"}},
 )
 #: The number of workloads, of which pods are created in turn, and the percentage of nodes that the scheduler scores.
-_WORKLOADS = {"copies": (1, 100), "workloads": (20, 100), "sampled": (20, 10)}
+_WORKLOADS = {"copies": (1, 100), "workloads": (20, 100), "sampled": (20, 10), "templates": (200, 10)}
 _MIXED = "mixed"
 _PERCENTAGE = 10
 """Of the nodes, what the scheduler of mixed pods scores."""
@@ -57,9 +57,9 @@ def shadow(
     """What a decision costs a shadow that reads the watch events of pods from memory, in CPU time.
 
     The events are lines as an API server sends them, two per pod: its creation and its binding to the node that the
-    engine has chosen. Cases are copies of one pod, pods of 20 workloads in turn, and these with a scheduler that scores
-    a tenth of the nodes; and, with such a scheduler too, a mixture of which hardly two are alike, with rejections,
-    preemption, volumes, deletions and changes of nodes. Without HTTP and without output. ``--rate`` is how many pods
+    engine has chosen. Cases are copies of one pod, pods of 20 workloads in turn, and these and those of 200 with a
+    scheduler that scores a tenth of the nodes; and, with such a scheduler too, a mixture of which hardly two are alike,
+    with rejections, preemption, volumes, deletions and changes of nodes. Without HTTP and without output. ``--rate`` is how many pods
     per second there seem to be.
     """
     gc_tuning.raise_thresholds()  # as the command
