@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -343,6 +344,8 @@ class Shadow:
         prepared = self._preparations(change)
         sets = dict.fromkeys(each | part for each in effects for part in (prepared, frozenset[int]()))
         most = self._most_moments if is_last else None
+        if is_last and observed.nominated and not observed.victims:  # it is left out unless it is found
+            most = partial(min, _LIKELY, self._most_moments())
         return _Search(self._comparer, self._history, change, observed, changes, list(sets), most)
 
     def _most_moments(self) -> int:
