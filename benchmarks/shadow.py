@@ -59,8 +59,8 @@ def shadow(
     The events are lines as an API server sends them, two per pod: its creation and its binding to the node that the
     engine has chosen. Cases are copies of one pod, pods of 20 workloads in turn, and these and those of 200 with a
     scheduler that scores a tenth of the nodes; and, with such a scheduler too, a mixture of which hardly two are alike,
-    with rejections, preemption, volumes, deletions and changes of nodes. Without HTTP and without output. ``--rate`` is how many pods
-    per second there seem to be.
+    with rejections, preemption, volumes, deletions and changes of nodes. Without HTTP and without output. ``--rate`` is
+    how many pods per second there seem to be.
     """
     gc_tuning.raise_thresholds()  # as the command
     for case in chosen((*_WORKLOADS, _MIXED), cases):
