@@ -33,8 +33,8 @@ from kubestow.framework.gang import Gang
 from kubestow.framework.profile import Profile
 from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
+from kubestow.rules.disruption import EvictionBudgets
 from kubestow_lab.simulation.arrivals import Arrivals
-from kubestow_lab.what_if.node_removal import EvictionBudgets
 
 Amounts = NDArray[np.int64]
 
