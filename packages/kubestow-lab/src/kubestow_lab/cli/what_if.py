@@ -146,26 +146,52 @@ def add_nodes(
 
 @what_if.command()
 @_common_options
-@click.option("--for", "gang", required=True, metavar="FILE", help="Manifests of the gang that is to fit.")
+@click.option("--for", "gang", metavar="FILE", help="Manifests of the gang that is to fit.")
+@click.option("--free", type=click.IntRange(min=1), metavar="N", help="Free N whole nodes, or N domains of a label.")
+@click.option(
+    "--topology-key",
+    default="kubernetes.io/hostname",
+    show_default=True,
+    metavar="LABEL",
+    help="The label of the domains that --free frees, such as that of racks or NVLink domains.",
+)
+@click.option("-l", "--selector", default="", metavar="SELECTOR", help="Free only domains of nodes with these labels.")
 @click.option("--max-moves", default=20, show_default=True, type=click.IntRange(min=1), help="The most evictions.")
 def defragment(
-    source: ClusterInput, scheduler: SchedulerInput, gang: str, max_moves: int, strict: bool, output: str
+    source: ClusterInput,
+    scheduler: SchedulerInput,
+    gang: str | None,
+    free: int | None,
+    topology_key: str,
+    selector: str,
+    max_moves: int,
+    strict: bool,
+    output: str,
 ) -> int:
-    """Say which pods to evict, in which order, so that a gang fits.
+    """Say which pods to evict, in which steps, so that a gang fits, or that whole nodes or racks are free.
 
     Pods that a controller replaces may move, as their disruption budgets allow; each step is decided by the scheduler's
-    plugins. The exit status is 1 if there is no plan. Needs kubestow-lab[flow].
+    plugins. With --for and --free the gang fits in the freed domains. `kubestow deschedule --plan` carries out the plan
+    of -o json. The exit status is 1 if there is no plan. Needs kubestow-lab[flow].
     """
     from kubestow_lab.simulation.arrivals import Arrivals
-    from kubestow_lab.what_if.defragmentation import plan_defragmentation
+    from kubestow_lab.what_if.defragmentation import DomainsToFree, plan_defragmentation
+    from kubestow_lab.what_if.node_removal import nodes_selected
 
+    if gang is None and free is None:
+        raise click.UsageError("expected --for, --free or both")
+    if selector and free is None:
+        raise click.UsageError("--selector is about the domains of --free")
     cluster = source.read(scheduler, strict=strict)
-    arrivals = Arrivals.load(gang, cluster=cluster, strict=strict)
-    if arrivals.summary.problems:
-        print_input("gang", arrivals.summary)
-    print_remarks(arrivals.remarks)
+    arrivals = None if gang is None else Arrivals.load(gang, cluster=cluster, strict=strict)
+    if arrivals is not None:
+        if arrivals.summary.problems:
+            print_input("gang", arrivals.summary)
+        print_remarks(arrivals.remarks)
+    selected = nodes_selected(cluster, selector) if selector else None
+    domains = None if free is None else DomainsToFree(free, topology_key, selected)
     options = scheduler.read(cluster)
-    plan = plan_defragmentation(cluster, arrivals, options, max_moves=max_moves)
+    plan = plan_defragmentation(cluster, arrivals, options, free=domains, max_moves=max_moves)
     print_result(with_versions(plan.document, options.gates.minor, cluster.server_version), plan, output)
     return int(not plan.exists)
 

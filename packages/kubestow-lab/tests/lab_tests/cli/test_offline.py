@@ -657,6 +657,14 @@ def test_a_defragmentation_plan_and_its_absence(run: Callable[..., Run], tmp_pat
     found = json.loads(run("what-if", "defragment", "--cluster", dump, "--for", gang, "-o", "json").out)
     none = run("what-if", "defragment", "--cluster", dump, "--for", larger)
 
-    assert found["moves"] == [{"pod": "default/web", "from": "a", "to": "b"}]
+    [move] = found["moves"]
+    assert move | {"uid": ""} == {
+        "step": 1,
+        "pod": "default/web",
+        "uid": "",
+        "controller": "ReplicaSet/web",
+        "from": "a",
+        "to": "b",
+    }
     assert (found["cordon"], found["fewestMoves"]) == (["a"], 1)
     assert (none.status, none.out) == (1, "the workload: no plan: none with at most 20 moves\n")
