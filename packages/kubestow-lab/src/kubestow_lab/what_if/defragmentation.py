@@ -23,7 +23,7 @@ from kubestow.api.core import Pod
 from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.descheduling.defragmentation.plan import DefragmentationPlan, FreedDomains, PlannedMove
+from kubestow.descheduling.defragmentation.plan import DefragmentationPlan, FreedDomains, PlannedMove, stays_with_node
 from kubestow.descheduling.defragmentation.rehearsal import Rehearsal
 from kubestow.engine.cluster_api.replacements import replacing_controller
 from kubestow.engine.gangs.gang_model import Answer, GangModel, Quota
@@ -48,8 +48,6 @@ Amounts = NDArray[np.int64]
 _MOST_ATTEMPTS = 20
 #: So many domains that cannot be emptied are named, each with a pod that stays.
 _MOST_NAMED = 3
-#: The controllers of pods that belong to their node and end with it.
-_OF_NODES = ("DaemonSet", "Node")
 _KEPT_FROM_FITTING = "the scheduler puts the replacements where they keep the gang from fitting"
 _KEPT_FROM_BEING_FREE = "the scheduler finds no other nodes for the replacements, or not in an order that is possible"
 
@@ -274,10 +272,8 @@ class _Planner:
     def _remaining(self, moved: Collection[str]) -> Iterator[Pod]:
         """The pods that stay on their nodes when some (uids) move, those of DaemonSets and static ones aside."""
         for uid, pod in self._pods.items():
-            controller = pod.metadata.controller
-            is_of_node = controller is not None and controller.kind in _OF_NODES
             is_placed = pod.spec.node_name and pod.metadata.deletion_timestamp is None
-            if is_placed and not is_of_node and uid not in moved and uid not in self._uids:
+            if is_placed and not stays_with_node(pod) and uid not in moved and uid not in self._uids:
                 yield pod
 
     def _existing(self, problem: GangProblem, moving: Collection[int]) -> Amounts:

@@ -21,6 +21,9 @@ from kubestow.reports.text import Displayed
 
 KIND = "DefragmentationPlan"
 
+#: The controllers of pods that belong to their node: those of a DaemonSet, and static pods.
+_OF_NODES = ("DaemonSet", "Node")
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
@@ -153,6 +156,12 @@ class DefragmentationPlan(Displayed):
         if several:
             yield Paragraph("a step begins when the replacements of the one before run", note=True)
         yield Paragraph(f"then uncordon the nodes{', and create the gang' if self.name else ''}")
+
+
+def stays_with_node(pod: Pod) -> bool:
+    """Whether a pod belongs to its node, so that it is there whatever the node is freed for."""
+    controller = pod.metadata.controller
+    return controller is not None and controller.kind in _OF_NODES
 
 
 # -- from JSON ---------------------------------------------------------------------------------------------------------

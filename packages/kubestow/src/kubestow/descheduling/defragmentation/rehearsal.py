@@ -19,13 +19,20 @@ from kubestow.framework.profile import Profile
 class Rehearsal:
     """Moves pods in a cluster, which is as before when the ``with`` block ends.
 
-    Replacements go where the scheduler puts them, but never to the ``closed`` nodes, nor to one that a pod leaves in
-    the same step. A pod does not leave a node in the step in which another one came there: that node would have been
-    closed to the other.
+    Replacements go where the scheduler puts them, but never to the ``closed`` nodes, nor, if it ``closes_sources``, to
+    one that a pod leaves in the same step. A pod does not leave a node then in the step in which another one came
+    there: that node would have been closed to the other.
     """
 
-    def __init__(self, cluster: Cluster, profiles: Mapping[str, Profile], closed: Iterable[str] = ()) -> None:
-        self._cluster, self._engine = cluster, EnginePlacement(cluster, profiles)
+    def __init__(
+        self,
+        cluster: Cluster,
+        profiles: Mapping[str, Profile],
+        closed: Iterable[str] = (),
+        *,
+        closes_sources: bool = True,
+    ) -> None:
+        self._cluster, self._engine, self._closes_sources = cluster, EnginePlacement(cluster, profiles), closes_sources
         self._open = np.ones(len(cluster.nodes), np.bool_)
         self._open[[cluster.nodes.rows[name] for name in closed]] = False
         self._left: set[str] = set()
@@ -52,10 +59,12 @@ class Rehearsal:
 
         ``info`` is the pod without its node. A pod that gets no node stays. Raises PluginError.
         """
-        if source in self._reached:
-            return ""
-        others = self._open.copy()
-        others[[self._cluster.nodes.rows[name] for name in {*self._left, source}]] = False
+        others = self._open
+        if self._closes_sources:
+            if source in self._reached:
+                return ""
+            others = self._open.copy()
+            others[[self._cluster.nodes.rows[name] for name in {*self._left, source}]] = False
         self._simulation.remove_pod(info.uid)
         target = self._engine.place_anywhere(info, others)
         if target:
