@@ -8,11 +8,12 @@ counted from its admission.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import yaml
 
 from kubestow.api.core import Namespace, Node, Pod
@@ -22,10 +23,18 @@ from kubestow.api.meta import APIObject, convert, decode
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
 from kubestow.engine.input.kinds import with_identity
-from kubestow.engine.job_admission import JobStart, JobState, JobStop, Owner, QueueResources, RunningJob
+from kubestow.engine.job_admission import (
+    JobStart,
+    JobState,
+    JobStop,
+    Owner,
+    QueueResources,
+    QuotaChange,
+    RunningJob,
+)
 from kubestow.errors import InputError, InvalidObject
 from kubestow.reports.model import counted
-from kubestow_contrib.kueue.admission import Admission, KueueObjects
+from kubestow_contrib.kueue.admission import Admission, KueueObjects, evicted
 from kubestow_contrib.kueue.admission_cycle import AdmissionSettings, Entry, Outcome, obstacle
 from kubestow_contrib.kueue.explanation import assignment_now, reasons_text, why_waiting
 from kubestow_contrib.kueue.fair_sharing import STRATEGIES
@@ -62,6 +71,7 @@ _KINDS: tuple[type[CustomObject], ...] = (
 )
 _API_VERSIONS = tuple(f"{GROUP}/{version}" for version in VERSIONS)
 _DURATION = "kubestow.dev/duration"
+_HOSTNAME = "kubernetes.io/hostname"
 #: Between the moment that quota becomes free and a further attempt of what waits for it, in seconds, as in Kueue.
 _RETRY_PERIOD = 1.0
 
@@ -159,8 +169,38 @@ class Kueue:
         settings = AdmissionSettings() if configuration is None else read_settings(configuration)
         return KueueQueues(cluster, found, settings, now)
 
+    def with_quotas(self, sources: Sequence[SourceObject], changes: Iterable[QuotaChange]) -> list[SourceObject]:
+        """The same objects with other nominal quotas of ClusterQueues. Raises InputError."""
+        found = list(sources)
+        for change in changes:
+            for position, source in enumerate(found):
+                if _is_cluster_queue(source, change.queue):
+                    found[position] = replace(source, raw=msgspec.json.encode(_with_quota(source.manifest, change)))
+                    break
+            else:
+                raise InputError(f"ClusterQueue {change.queue}", "no such ClusterQueue in the cluster")
+        return found
+
 
 KUEUE = Kueue()
+
+
+def _is_cluster_queue(source: SourceObject, name: str) -> bool:
+    if source.kind != ClusterQueue.__name__ or source.api_version not in _API_VERSIONS:
+        return False
+    return (source.manifest.get("metadata") or {}).get("name") == name
+
+
+def _with_quota(manifest: dict[str, Any], change: QuotaChange) -> dict[str, Any]:
+    """A ClusterQueue with another nominal quota. Raises InputError if it has none of this flavor and resource."""
+    for group in (manifest.get("spec") or {}).get("resourceGroups") or ():
+        for flavor in group.get("flavors") or ():
+            for resource in flavor.get("resources") or ():
+                if (flavor.get("name"), resource.get("name")) == (change.flavor, change.resource):
+                    resource["nominalQuota"] = change.amount
+                    return manifest
+    problem = f"has no quota of {change.resource} in flavor {change.flavor}"
+    raise InputError(f"ClusterQueue {change.queue}", problem)
 
 
 def _read(sources: Iterable[SourceObject]) -> dict[type[CustomObject], dict[tuple[str, str], Any]]:
@@ -286,6 +326,30 @@ class KueueQueues:
         self._jobs.pop(job, None)
         self._admission.release(info, now)
         self._retries.append((now + _RETRY_PERIOD, info))
+
+    def withdraw(self, nodes: Collection[str], now: float) -> list[str]:
+        """Have Workloads with a topology assignment on nodes that are gone lose their quota and wait again."""
+        lost = [info for info in self._with_quota.values() if self._has_lost_domains(info, nodes)]
+        for info in lost:
+            del self._with_quota[info.key]
+            self._admission.release(info, now)
+        for info in lost:
+            self._admission.put(evicted(info), now)
+        return [info.key for info in lost]
+
+    def _has_lost_domains(self, info: WorkloadInfo, nodes: Collection[str]) -> bool:
+        """Whether it was assigned one of some nodes, or a domain with no other node than these."""
+        for pod_set in info.pod_sets:
+            assigned = pod_set.topology
+            for domain in () if assigned is None else assigned.domains:
+                labels = dict(zip(assigned.levels, domain.values, strict=True)) if assigned is not None else {}
+                if labels.get(_HOSTNAME) in nodes or not any(
+                    labels.items() <= node.metadata.labels.items()
+                    for node in self._objects.nodes
+                    if node.metadata.name not in nodes
+                ):
+                    return True
+        return False
 
     def next_decision(self) -> float | None:
         """When what waits is tried again after quota became free."""

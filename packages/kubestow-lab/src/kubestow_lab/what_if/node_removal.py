@@ -262,6 +262,7 @@ class _Removal:
             nodes=tuple(sorted(self.names)),
             pods=tuple(self.fates[pod.metadata.uid] for pod in self.affected),
             preempted=tuple(self._preempted.values()),
+            after=self.cluster.altered(nodes=self.nodes, pods=self._pods, objects=self.objects),
             rounds=self._rounds,
             remarks=tuple(self._remarks),
             plugin_failures=tuple(self._failures),

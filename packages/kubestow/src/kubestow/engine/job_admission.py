@@ -7,7 +7,7 @@ start, and tells when they have ended; ``kubestow why`` asks why a job waits. Al
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -80,6 +80,15 @@ class JobState:
     message: str = ""
 
 
+class QuotaChange(NamedTuple):
+    """Another nominal amount, such as ``16`` or ``1500m``, of a resource in a kind of nodes (``flavor``) of a queue."""
+
+    queue: str
+    flavor: str
+    resource: str
+    amount: str
+
+
 class QueueResources(NamedTuple):
     """Where an API server serves the objects of queues: ``versions`` that are understood, the preferred one first."""
 
@@ -103,6 +112,12 @@ class AdmissionQueues(Protocol):
 
     def end(self, job: str, now: float) -> None:
         """All pods of a job have ended, or it did."""
+
+    def withdraw(self, nodes: Collection[str], now: float) -> Sequence[str]:
+        """Have the jobs that were assigned places on nodes that are gone wait again; their keys.
+
+        Jobs that were not assigned places keep what they have.
+        """
 
     def next_decision(self) -> float | None:
         """When to decide again, although nothing happens until then; None if never."""
@@ -142,6 +157,9 @@ class AdmissionSystem(Protocol):
 
         ``configuration`` is a file with that of the queues' controller. Raises InputError.
         """
+
+    def with_quotas(self, sources: Sequence[SourceObject], changes: Iterable[QuotaChange]) -> list[SourceObject]:
+        """The custom resources of a cluster with other quotas. Raises InputError for a quota that does not exist."""
 
 
 def find_admission_system(name: str) -> AdmissionSystem:
