@@ -29,7 +29,7 @@ RACKS = {
     "metadata": {"name": "racks"},
     "spec": {"levels": [{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]},
 }
-IN_ONE_RACK = {"topologyRequest": {"required": RACK}}
+IN_ONE_RACK: dict[str, Any] = {"topologyRequest": {"required": RACK}}
 
 Ask = Callable[..., dict[str, Any]]
 
