@@ -7,9 +7,11 @@ counted from its admission.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,9 +38,10 @@ from kubestow.errors import InputError, InvalidObject
 from kubestow.reports.model import counted
 from kubestow_contrib.kueue.admission import Admission, KueueObjects, evicted
 from kubestow_contrib.kueue.admission_cycle import AdmissionSettings, Entry, Outcome, obstacle
-from kubestow_contrib.kueue.explanation import assignment_now, reasons_text, why_waiting
+from kubestow_contrib.kueue.explanation import Trial, assignment_now, position_of, reasons_text, why_waiting
 from kubestow_contrib.kueue.fair_sharing import STRATEGIES
 from kubestow_contrib.kueue.flavor_assignment import Mode
+from kubestow_contrib.kueue.forecast import KueueForecast
 from kubestow_contrib.kueue.jobs import owner_of, pods_of, queue_of, workload_of
 from kubestow_contrib.kueue.objects import (
     ADMITTED,
@@ -55,6 +58,7 @@ from kubestow_contrib.kueue.objects import (
     WorkloadPriorityClass,
 )
 from kubestow_contrib.kueue.pending_workloads import queues_of_tree
+from kubestow_contrib.kueue.remedies import remedies_of
 from kubestow_contrib.kueue.workload_info import WorkloadInfo, seconds_of
 
 T = TypeVar("T", bound=CustomObject)
@@ -74,6 +78,8 @@ _DURATION = "kubestow.dev/duration"
 _HOSTNAME = "kubernetes.io/hostname"
 #: Between the moment that quota becomes free and a further attempt of what waits for it, in seconds, as in Kueue.
 _RETRY_PERIOD = 1.0
+#: So many jobs end at most until an expected start is given up.
+_MOST_ENDS = 10_000
 
 
 class _FairSharing(APIObject, frozen=True):
@@ -231,7 +237,7 @@ class KueueQueues:
         settings: AdmissionSettings,
         now: float,
     ) -> None:
-        self._cluster, self._settings, self._now = cluster, settings, now
+        self._cluster, self._found, self._settings, self._now = cluster, found, settings, now
         self._objects = KueueObjects(
             cluster_queues=list(found[ClusterQueue].values()),
             cohorts=list(found[Cohort].values()),
@@ -392,7 +398,7 @@ class KueueQueues:
 
     def why(self, owner: Owner) -> list[str]:
         """Why the Workload of a job waits or since when it runs; none if it has no Workload."""
-        workload = next((one for one in self._objects.workloads if _is_of(one, owner)), None)
+        workload = self._workload_of(owner)
         if workload is None:
             return []
         name = workload.metadata.name
@@ -406,24 +412,96 @@ class KueueQueues:
             ]
             return [line, *waiting]
         lines = [f"Workload {name} in LocalQueue {workload.spec.queue_name}:"]
-        name = self._admission.cluster_queue_of(workload)
-        queue = self._admission.state.cluster_queues.get(name)
-        if queue is None or info.key in self._admission.unqueued:
-            return [*lines, f"not admitted: {self._admission.unqueued[info.key][1]}"]
+        if problem := self._problem(workload):
+            return [*lines, f"not admitted: {problem}"]
+        trial = self._trial(workload)
+        if trial is None:
+            return [*lines, "it is admitted in the next cycle"]
+        remedies = [f"it would be admitted now with {each.change}, on {each.where}" for each in remedies_of(trial)]
+        return [*lines, *why_waiting(trial), *remedies]
+
+    def forecast(self, owner: Owner) -> KueueForecast | None:
+        """When the Workload of a job is admitted; None if it has none."""
+        workload = self._workload_of(owner)
+        if workload is None:
+            return None
+        info, time = WorkloadInfo.of(workload), datetime.fromtimestamp(self._now, UTC)
+        info.cluster_queue = info.cluster_queue or self._admission.cluster_queue_of(workload)
+        pods = sum(one.count for one in info.pod_sets)
+        answer = KueueForecast(str(owner_of(workload).name), info.cluster_queue, "Admitted", time, pods)
+        if info.has_quota:
+            return answer
+        if problem := self._problem(workload):
+            return replace(answer, state="Inadmissible", reasons=(f"not admitted: {problem}",))
+        trial = self._trial(workload)
+        if trial is None:
+            return replace(answer, state="Startable", start=time)
+        position, waiting = position_of(trial.admission, trial.info)
+        start = self._expected_start(info.key)
+        return replace(
+            answer,
+            state="Waiting",
+            position=position,
+            waiting=len(waiting),
+            reasons=tuple(why_waiting(trial)),
+            start=None if start is None else datetime.fromtimestamp(start, UTC),
+            remedies=tuple(remedies_of(trial)),
+        )
+
+    def _workload_of(self, owner: Owner) -> Workload | None:
+        return next((one for one in self._objects.workloads if _is_of(one, owner)), None)
+
+    def _problem(self, workload: Workload) -> str:
+        """Why a Workload is in no queue; "" if it is in one."""
+        key = WorkloadInfo.of(workload).key
+        return self._admission.unqueued[key][1] if key in self._admission.unqueued else ""
+
+    def _trial(self, workload: Workload) -> Trial | None:
+        """A Workload that waits once all that can be admitted has been; None if it is among that."""
+        info, name = WorkloadInfo.of(workload), self._admission.cluster_queue_of(workload)
         # Quota is lent within one tree of cohorts only.
-        tree = set(queues_of_tree(queue))
+        tree = set(queues_of_tree(self._admission.state.cluster_queues[name]))
         own = [one for one in self._objects.workloads if self._queue_of(one) in tree]
         admission = self._settled(own, tree)
         info.cluster_queue = name
         if info.key in admission.state.cluster_queues[name].workloads:
-            return [*lines, "it is admitted in the next cycle"]
+            return None
         settled = {one.key: one.workload for one in _all_of(admission)}
-
-        def settled_without(keys: frozenset[str]) -> Admission:
-            return self._settled([one for key, one in settled.items() if key not in keys], tree)
-
         ends = {one.job: one.ends for one in self.running() if one.ends is not None}
-        return [*lines, *why_waiting(admission, info, settled_without, ends)]
+        return Trial(admission, info, settled, lambda workloads: self._settled(workloads, tree), ends)
+
+    def _expected_start(self, key: str) -> float | None:
+        """When a Workload is admitted if all run as long as is known of them, and no further ones come; None if it is
+        not known."""
+        queues = self._anew()
+        ends = [(one.ends, one.job) for one in queues.running() if one.ends is not None]
+        heapq.heapify(ends)
+        workloads = {WorkloadInfo.of(one).key: one for one in self._objects.workloads}
+        now = self._now
+        for _ in range(_MOST_ENDS):
+            due: float | None = now
+            while due is not None:
+                for change in queues.decide(due):
+                    if isinstance(change, JobStop):
+                        ends = [each for each in ends if each[1] != change.job]
+                        heapq.heapify(ends)
+                    elif change.job == key:
+                        return due
+                    elif (seconds := _run_time_of(workloads[change.job])) is not None:
+                        heapq.heappush(ends, (due + seconds, change.job))
+                due = queues.next_decision()
+                if due is not None and ends and ends[0][0] < due:
+                    break
+            if not ends:
+                return None
+            end, ended = heapq.heappop(ends)
+            now = max(now, end)
+            queues.end(ended, now)
+        return None
+
+    def _anew(self) -> KueueQueues:
+        """The same queues as they were when they were read."""
+        return KueueQueues(self._cluster, self._found, self._settings, self._now)
 
     def _queue_of(self, workload: Workload) -> str:
         admission = workload.status.admission
@@ -475,14 +553,17 @@ def _end_of(workload: Workload) -> float | None:
     """When an admitted Workload ends, in seconds since the epoch; None if nothing says so."""
     admitted = workload.condition(ADMITTED)
     start = seconds_of(admitted.last_transition_time) if admitted is not None else -math.inf
-    if math.isinf(start):
-        return None
+    run_time = _run_time_of(workload)
+    return None if math.isinf(start) or run_time is None else start + run_time
+
+
+def _run_time_of(workload: Workload) -> float | None:
+    """For how long a Workload runs once it is admitted, in seconds; None if nothing says so."""
     texts = [workload.metadata.annotations.get(_DURATION)]
     texts += [one.template.metadata.annotations.get(_DURATION) for one in workload.spec.pod_sets]
     for text in filter(None, texts):
         try:
-            return start + Duration.parse(text).seconds
+            return Duration.parse(text).seconds
         except ValueError:
             continue
-    limit = workload.spec.maximum_execution_time_seconds
-    return None if limit is None else start + limit
+    return workload.spec.maximum_execution_time_seconds

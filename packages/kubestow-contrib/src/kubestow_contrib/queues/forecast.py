@@ -8,7 +8,7 @@ situation has to start the job, and the scheduler's filters have to accept each 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,9 +18,11 @@ import numpy as np
 
 from kubestow.api.core import Pod
 from kubestow.api.formats.duration import Duration
+from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.gangs.remedies import larger_domains, pod_group_of
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.engine.job_forecasts import ForecastAnswer
+from kubestow.engine.job_forecasts import ForecastAnswer, Remedy, remedy_table
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, extenders_text
 from kubestow.errors import UnknownJob
 from kubestow.reports.model import Block, Paragraph, Table, counted
@@ -48,19 +50,12 @@ class EndingJob:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """A change with which a job would start now, and the nodes that its pods would get; verified by the engine."""
-
-    change: str
-    nodes: Mapping[str, int]
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class JobForecast(Displayed):
     """The answer about a job.
 
-    ``state`` is ``Running``, ``Admitted``, ``Startable``, ``Waiting``, ``Incomplete`` or ``Impossible``. ``position``
+    ``state`` is ``Running``, ``Admitted``, ``Startable``, ``Waiting``, ``Incomplete``, ``Impossible``, or ``Misplaced``
+    for one whose planned nodes are not in one domain of the topology that its pod group requires. ``position``
     counts the jobs that wait in all queues, from 1; 0 for a job that does not wait. ``start`` is None for a job that is
     not expected to start.
     """
@@ -99,7 +94,7 @@ class JobForecast(Displayed):
                 {"job": e.name, "queue": e.queue, "pods": e.pods, "expectedEnd": _text(e.end), "source": e.source}
                 for e in self.ends
             ],
-            "wouldStartNow": [{"change": each.change, "nodes": dict(each.nodes)} for each in self.remedies],
+            "wouldStartNow": [each.document() for each in self.remedies],
         }
 
     def blocks(self) -> Iterator[Block]:
@@ -117,7 +112,9 @@ class JobForecast(Displayed):
             yield Paragraph("it starts in the next round")
             return
         yield Paragraph(f"why not yet: {self.reason}")
-        if self.start is None:
+        if self.state == "Misplaced":
+            yield Paragraph("its queue lets it start, but its pods wait")
+        elif self.start is None:
             yield Paragraph("it is not expected to start")
         else:
             wait = Duration.of(seconds=round((self.start - self.time).total_seconds()))
@@ -133,11 +130,8 @@ class JobForecast(Displayed):
                 table.add(f"… {counted(len(self.ends) - _MOST_LISTED, 'more job')}", "", "", "", "")
             yield table
         if self.remedies:
-            table = Table("it would start now with", "on", right=())
-            for remedy in self.remedies:
-                table.add(remedy.change, _nodes_text(remedy.nodes))
-            yield table
-        elif self.state == "Waiting":
+            yield remedy_table(self.remedies)
+        elif self.state in ("Waiting", "Misplaced"):
             yield Paragraph("no change of the job alone was found with which it would start now")
 
 
@@ -156,6 +150,10 @@ class Forecast(ForecastAnswer):
             "jobs": [job.document() for job in self.jobs],
             "remarks": list(self.remarks),
         }
+
+    def would_start_now(self) -> dict[str, Sequence[Remedy]]:
+        """The remedies of each job."""
+        return {job.name: job.remedies for job in self.jobs}
 
     def blocks(self) -> Iterator[Block]:
         """One answer after the other."""
@@ -224,8 +222,13 @@ class _Answers:
         if asked is None:
             return replace(answer, state="Incomplete")
         answer = replace(answer, position=self._plan.position[name])
-        if any(start.job.key == name for start in self._plan.starts):
-            return replace(answer, state="Startable", start=time)
+        started = next((start for start in self._plan.starts if start.job.key == name), None)
+        if started is not None:
+            rows = {row for each in started.placement.rows for row in each.tolist()}
+            if self._in_one_domain(job, rows):
+                return replace(answer, state="Startable", start=time)
+            reason = f"its planned nodes are not in one {self._topology_key(job)}, as its pod group requires"
+            return replace(answer, state="Misplaced", reason=reason, remedies=list(self._remedies(job, asked)))
         delay, expected = self._plan.delays[name], self._complete.delays.get(name)
         reservation = delay.reservation or (None if expected is None else expected.reservation)
         start = (
@@ -307,7 +310,8 @@ class _Answers:
 
     def _remedies(self, job: Job, asked: WaitingJob) -> Iterator[Remedy]:
         kinds = job.unplanned_kinds
-        yield from filter(None, (self._fewer_pods(asked, kinds), self._shorter(asked, kinds)))
+        changes = (self._fewer_pods(asked, kinds), self._shorter(asked, kinds), self._larger_domain(job, asked, kinds))
+        yield from filter(None, changes)
         if any(_selects(kind.example) for kind in kinds.values()):
             yield from self._other_nodes(asked, kinds)
         first = max(each.priority for each in self._situation.waiting) + 1
@@ -334,17 +338,13 @@ class _Answers:
             changed = {**kinds, keys[largest]: KindOfPods(kinds[keys[largest]].example, number)}
             return replace(asked, demand=replace(asked.demand, kinds=demanded)), changed
 
-        low, high = 0, count
+        low, high, found = 0, count, None
         while high - low > 1:  # low starts, high does not
             middle = (low + high) // 2
-            if self._starts(fewer(middle)[0]) is None:
-                high = middle
-            else:
-                low = middle
-        if not low:
-            return None
-        changed, left = fewer(low)
-        return self._tried(changed, left, f"{counted(low, 'pod')} instead of {count:,}")
+            changed, left = fewer(middle)
+            tried = self._tried(changed, left, f"{counted(middle, 'pod')} instead of {count:,}")
+            low, high, found = (low, middle, found) if tried is None else (middle, high, tried)
+        return found
 
     def _shorter(self, asked: WaitingJob, kinds: Mapping[bytes, KindOfPods]) -> Remedy | None:
         """The longest run time with which the job ends before something that is reserved for another one."""
@@ -380,13 +380,44 @@ class _Answers:
         spec = msgspec.structs.replace(info.spec, node_selector=dict(labels), affinity=affinity)
         return self._scheduler.cache.shapes.info(msgspec.structs.replace(info.pod, spec=spec))
 
+    def _larger_domain(self, job: Job, asked: WaitingJob, kinds: Mapping[bytes, KindOfPods]) -> Remedy | None:
+        """A larger domain than the one that its pod group requires, if the job is planned in one, or no requirement."""
+        required, placement = self._topology_key(job), self._starts(asked)
+        if not required or placement is None:
+            return None
+        nodes = self._verified(kinds, placement)
+        if nodes is None:
+            return None
+        table, rows = self._scheduler.cache.all_nodes(), [self._scheduler.cache.nodes.rows[name] for name in nodes]
+        for key in larger_domains(table, required):
+            if len(set(table.label(key)[rows].tolist())) == 1:
+                return Remedy(f"the topology level {key} instead of {required}", nodes)
+        return Remedy(f"no topology constraint instead of {required}", nodes)
+
+    def _topology_key(self, job: Job) -> str:
+        """The key of the topology domain in which the pod group of a job requires its pods to be; "" for none."""
+        info = next(iter(job.pods.values()))
+        gang = self._scheduler.profile(info.pod).gangs.gang_of(info)
+        group = None if gang is None else pod_group_of(gang, self._scheduler.cache.catalog(PodGroup))
+        terms = [] if group is None else group.spec.scheduling_constraints.topology
+        return terms[0].key if terms else ""
+
+    def _in_one_domain(self, job: Job, rows: Iterable[int]) -> bool:
+        """Whether some nodes are in one of the topology domains that the pod group of a job requires."""
+        key = self._topology_key(job)
+        values = self._scheduler.cache.all_nodes().label(key)[list(rows)] if key else np.zeros(0, np.int32)
+        return len(np.unique(values)) <= 1
+
     def _tried(self, changed: WaitingJob, kinds: Mapping[bytes, KindOfPods], text: str) -> Remedy | None:
         """The change if the job starts with it, and the engine accepts its pods."""
         placement = self._starts(changed)
         if placement is None:
             return None
         nodes = self._verified(kinds, placement)
-        return None if nodes is None else Remedy(text, nodes)
+        job = next(each for each in self._plugin.jobs.by_key.values() if each.name == changed.key)
+        if nodes is None or not self._in_one_domain(job, [self._scheduler.cache.nodes.rows[name] for name in nodes]):
+            return None
+        return Remedy(text, nodes)
 
     def _starts(self, changed: WaitingJob) -> Placement | None:
         """Where a changed job starts now, None if it does not."""
@@ -430,9 +461,3 @@ def _selects(info: PodInfo) -> bool:
 
 def _text(time: datetime | None) -> str | None:
     return None if time is None else f"{time:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _nodes_text(nodes: Mapping[str, int]) -> str:
-    named = [f"{name} ({count})" if count > 1 else name for name, count in sorted(nodes.items())]
-    more = f" and {counted(len(named) - 5, 'more node')}" if len(named) > 5 else ""
-    return ", ".join(named[:5]) + more

@@ -99,6 +99,9 @@ class OneAtATime:
     def why(self, owner: Owner) -> list[str]:
         return []
 
+    def forecast(self, owner: Owner) -> None:
+        return None
+
 
 def job(name: str, time: float, *, pods: int = 2, duration: str = "100s") -> ArrivingJob:
     manifest = {

@@ -2,7 +2,8 @@
 
 A package that knows such queues registers an :class:`AdmissionSystem` under the entry point group
 ``kubestow.admission_systems``, by its name. A simulation submits jobs to its queues, creates the pods of those that
-start, and tells when they have ended; ``kubestow why`` asks why a job waits. All times are in seconds since the epoch.
+start, and tells when they have ended; ``kubestow why`` asks why a job waits, and ``kubestow when`` how long. All times
+are in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
+from kubestow.engine.job_forecasts import ForecastAnswer
 from kubestow.errors import InputError
 
 Object = dict[str, Any]
@@ -133,6 +135,9 @@ class AdmissionQueues(Protocol):
 
         The kind of the ``owner`` may be in lower case, and in the plural.
         """
+
+    def forecast(self, owner: Owner) -> ForecastAnswer | None:
+        """When a job starts, and what would make it start now; None if it is in no queue. ``owner`` is as above."""
 
 
 class AdmissionSystem(Protocol):

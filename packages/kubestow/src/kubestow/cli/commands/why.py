@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kubestow.cli.input.cluster import LiveObjects
     from kubestow.client.rest.transport import Transport
     from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow.engine.job_forecasts import ForecastAnswer, Remedy
+    from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
 #: The path of each workload controller's collection in the API, and the names that kubectl takes for its kind.
 _WORKLOADS = {
@@ -154,6 +156,14 @@ class PodSelection:
         raise InputError(subject, "has no owner, expected the job that it stands for")
 
 
+queue_configuration_option = click.option(
+    "--queue-configuration",
+    default="",
+    metavar="FILE",
+    help="Configuration of the controller of job queues, such as Kueue's, for a job that waits in one.",
+)
+
+
 @click.command()
 @optional_pod_name_argument
 @namespace_option
@@ -161,12 +171,7 @@ class PodSelection:
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help="The pending pods that it selects, as app=web.")
 @cluster_options
 @scheduler_options
-@click.option(
-    "--queue-configuration",
-    default="",
-    metavar="FILE",
-    help="Configuration of the controller of job queues, such as Kueue's, for a job that waits in one.",
-)
+@queue_configuration_option
 @output_option(*OUTPUTS)
 def why(
     name: str,
@@ -293,6 +298,8 @@ def _why_pods(
     if state is not None:
         described.append(Paragraph(workload_state(workload.kind, state)))
     described += [Paragraph(line) for line in queued]
+    remedies = _would_start_now(cluster, pods, options, str(workload)) if found.count else {}
+    described += [Paragraph(line) for line in _remedy_lines(remedies)]
 
     def document() -> dict[str, Any]:
         about: dict[str, Any] = {"kind": workload.kind, "namespace": namespace, "name": workload.name}
@@ -300,6 +307,8 @@ def _why_pods(
             about["status"] = state.get("status") or {}
         if queued:
             about["queue"] = queued
+        if remedies:
+            about["wouldStartNow"] = {name: [each.document() for each in some] for name, some in remedies.items()}
         return found.document() | {"workload": about | {"pods": len(pods)}}
 
     blocks = [*described, *((Paragraph(""), *found.blocks()) if found.causes else ())]
@@ -318,6 +327,43 @@ def _why_queued(workload: Workload, namespace: str, cluster: ClusterObjects, con
         if queues is not None and (lines := queues.why(Owner(workload.kind, namespace, workload.name))):
             return list(lines)
     return []
+
+
+def forecast_queued(
+    workload: Workload, namespace: str, cluster: ClusterObjects, configuration: str
+) -> tuple[str, ForecastAnswer] | None:
+    """When a workload starts that waits in job queues of the cluster before it has pods, after their name.
+
+    None if none of them has it. Raises InputError.
+    """
+    from kubestow.engine.job_admission import Owner, admission_systems
+    from kubestow.engine.virtual_time import EPOCH
+
+    now = cluster.time(EPOCH).timestamp()
+    for name, system in admission_systems().items():
+        queues = system.open(cluster, configuration=configuration or None, now=now)
+        if queues is not None and (answer := queues.forecast(Owner(workload.kind, namespace, workload.name))):
+            return name, answer
+    return None
+
+
+def _would_start_now(
+    cluster: ClusterObjects, pods: list[Pod], options: SchedulerOptions, name: str
+) -> Mapping[str, Sequence[Remedy]]:
+    """The changes with which the jobs of some pods would start now, by job; none of a job that nothing holds back."""
+    from kubestow.engine.gangs.group_forecast import forecast_start
+
+    try:
+        _, answer = forecast_start(cluster, pods, options, name)
+    except InputError:
+        return {}
+    return {job: remedies for job, remedies in answer.would_start_now().items() if remedies}
+
+
+def _remedy_lines(remedies: Mapping[str, Sequence[Remedy]]) -> Iterator[str]:
+    for job, some in remedies.items():
+        for remedy in some:
+            yield f"{job} would start now with {remedy.change}" + (f", on {remedy.where}" if remedy.where else "")
 
 
 def read_selected(
