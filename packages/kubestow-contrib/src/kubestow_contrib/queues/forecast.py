@@ -8,7 +8,7 @@ situation has to start the job, and the scheduler's filters have to accept each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 from kubestow.api.core import Pod
 from kubestow.api.formats.duration import Duration
 from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.gangs.remedies import larger_domains, pod_group_of
 from kubestow.engine.input.cluster_objects import ClusterObjects
@@ -36,6 +37,7 @@ from kubestow_contrib.queues.planning import Delay, RunningJob, WaitingJob, avai
 _MOST_LISTED = 20
 #: So many running jobs are tried whether a job can do without their end.
 _MOST_TRIED = 200
+_NO_TOPOLOGY = "no topology constraint instead of {}"
 _ASSUMPTION = "if running jobs end when they are expected to, and no job comes before those that wait"
 
 
@@ -200,6 +202,8 @@ class _Answers:
         count = len(self._situation.waiting) + 1
         every = replace(plugin.policy, mode="conservative", depth=count, reservations=count)
         self._complete = plan(self._situation, every)
+        self._jobs = {job.name: job for job in plugin.jobs.by_key.values()}
+        self._topology_keys: dict[str, str] = {}
         #: Without preemption: a change should not cost other jobs what they have done.
         self._policy = replace(plugin.policy, within_queue=False, reclaim=False)
 
@@ -224,10 +228,9 @@ class _Answers:
         answer = replace(answer, position=self._plan.position[name])
         started = next((start for start in self._plan.starts if start.job.key == name), None)
         if started is not None:
-            rows = {row for each in started.placement.rows for row in each.tolist()}
-            if self._in_one_domain(job, rows):
+            if self._is_in_one_domain(name, started.placement):
                 return replace(answer, state="Startable", start=time)
-            reason = f"its planned nodes are not in one {self._topology_key(job)}, as its pod group requires"
+            reason = f"its planned nodes are not in one {self._topology_key(name)}, as its pod group requires"
             return replace(answer, state="Misplaced", reason=reason, remedies=list(self._remedies(job, asked)))
         delay, expected = self._plan.delays[name], self._complete.delays.get(name)
         reservation = delay.reservation or (None if expected is None else expected.reservation)
@@ -269,7 +272,6 @@ class _Answers:
         """
         rows = {row for each in reservation.placement.rows for row in each.tolist()}
         limits = {row for row, _ in asked.demand.limits}
-        jobs = {job.name: job for job in self._plugin.jobs.by_key.values()}
         found, needed = [], []
         for running in self._situation.running:
             end = max((each.end for each in running.occupations), default=np.inf)
@@ -279,7 +281,7 @@ class _Answers:
             in_limits = any(row in limits for each in running.occupations for row, _ in each.demand.limits)
             if running.key == asked.key or end > reservation.start or not (on_nodes or in_limits):
                 continue
-            job = jobs[running.key]
+            job = self._jobs[running.key]
             source = self._plugin.jobs.run_times.of(job).source
             found.append(EndingJob(job.name, job.queue, len(job.pods), datetime.fromtimestamp(end, UTC), source))
             if len(found) > _MOST_TRIED:
@@ -310,7 +312,7 @@ class _Answers:
 
     def _remedies(self, job: Job, asked: WaitingJob) -> Iterator[Remedy]:
         kinds = job.unplanned_kinds
-        changes = (self._fewer_pods(asked, kinds), self._shorter(asked, kinds), self._larger_domain(job, asked, kinds))
+        changes = (self._fewer_pods(asked, kinds), self._shorter(asked, kinds), self._larger_domain(asked, kinds))
         yield from filter(None, changes)
         if any(_selects(kind.example) for kind in kinds.values()):
             yield from self._other_nodes(asked, kinds)
@@ -338,13 +340,17 @@ class _Answers:
             changed = {**kinds, keys[largest]: KindOfPods(kinds[keys[largest]].example, number)}
             return replace(asked, demand=replace(asked.demand, kinds=demanded)), changed
 
-        low, high, found = 0, count, None
+        low, high = 0, count
         while high - low > 1:  # low starts, high does not
             middle = (low + high) // 2
-            changed, left = fewer(middle)
-            tried = self._tried(changed, left, f"{counted(middle, 'pod')} instead of {count:,}")
-            low, high, found = (low, middle, found) if tried is None else (middle, high, tried)
-        return found
+            if self._starts(fewer(middle)[0]) is None:
+                high = middle
+            else:
+                low = middle
+        if not low:
+            return None
+        changed, left = fewer(low)
+        return self._tried(changed, left, f"{counted(low, 'pod')} instead of {count:,}")
 
     def _shorter(self, asked: WaitingJob, kinds: Mapping[bytes, KindOfPods]) -> Remedy | None:
         """The longest run time with which the job ends before something that is reserved for another one."""
@@ -380,33 +386,39 @@ class _Answers:
         spec = msgspec.structs.replace(info.spec, node_selector=dict(labels), affinity=affinity)
         return self._scheduler.cache.shapes.info(msgspec.structs.replace(info.pod, spec=spec))
 
-    def _larger_domain(self, job: Job, asked: WaitingJob, kinds: Mapping[bytes, KindOfPods]) -> Remedy | None:
+    def _larger_domain(self, asked: WaitingJob, kinds: Mapping[bytes, KindOfPods]) -> Remedy | None:
         """A larger domain than the one that its pod group requires, if the job is planned in one, or no requirement."""
-        required, placement = self._topology_key(job), self._starts(asked)
-        if not required or placement is None:
+        required, placement = self._topology_key(asked.key), self._starts(asked, anywhere=True)
+        if not required or placement is None or self._is_in_one_domain(asked.key, placement):
             return None
         nodes = self._verified(kinds, placement)
         if nodes is None:
             return None
-        table, rows = self._scheduler.cache.all_nodes(), [self._scheduler.cache.nodes.rows[name] for name in nodes]
-        for key in larger_domains(table, required):
-            if len(set(table.label(key)[rows].tolist())) == 1:
-                return Remedy(f"the topology level {key} instead of {required}", nodes)
-        return Remedy(f"no topology constraint instead of {required}", nodes)
+        table = self._scheduler.cache.all_nodes()
+        keys = (key for key in larger_domains(table, required) if len(_domains_of(placement, table, key)) == 1)
+        key = next(keys, "")
+        return Remedy(
+            f"the topology level {key} instead of {required}" if key else _NO_TOPOLOGY.format(required), nodes
+        )
 
-    def _topology_key(self, job: Job) -> str:
+    def _topology_key(self, name: str) -> str:
         """The key of the topology domain in which the pod group of a job requires its pods to be; "" for none."""
+        known = self._topology_keys.get(name)
+        if known is None:
+            known = self._topology_keys[name] = self._read_topology_key(self._jobs[name])
+        return known
+
+    def _read_topology_key(self, job: Job) -> str:
         info = next(iter(job.pods.values()))
         gang = self._scheduler.profile(info.pod).gangs.gang_of(info)
         group = None if gang is None else pod_group_of(gang, self._scheduler.cache.catalog(PodGroup))
         terms = [] if group is None else group.spec.scheduling_constraints.topology
         return terms[0].key if terms else ""
 
-    def _in_one_domain(self, job: Job, rows: Iterable[int]) -> bool:
-        """Whether some nodes are in one of the topology domains that the pod group of a job requires."""
-        key = self._topology_key(job)
-        values = self._scheduler.cache.all_nodes().label(key)[list(rows)] if key else np.zeros(0, np.int32)
-        return len(np.unique(values)) <= 1
+    def _is_in_one_domain(self, name: str, placement: Placement) -> bool:
+        """Whether the nodes of a job are in one of the topology domains that its pod group requires, if it does."""
+        key = self._topology_key(name)
+        return not key or len(_domains_of(placement, self._scheduler.cache.all_nodes(), key)) == 1
 
     def _tried(self, changed: WaitingJob, kinds: Mapping[bytes, KindOfPods], text: str) -> Remedy | None:
         """The change if the job starts with it, and the engine accepts its pods."""
@@ -414,16 +426,16 @@ class _Answers:
         if placement is None:
             return None
         nodes = self._verified(kinds, placement)
-        job = next(each for each in self._plugin.jobs.by_key.values() if each.name == changed.key)
-        if nodes is None or not self._in_one_domain(job, [self._scheduler.cache.nodes.rows[name] for name in nodes]):
-            return None
-        return Remedy(text, nodes)
+        return None if nodes is None else Remedy(text, nodes)
 
-    def _starts(self, changed: WaitingJob) -> Placement | None:
-        """Where a changed job starts now, None if it does not."""
+    def _starts(self, changed: WaitingJob, *, anywhere: bool = False) -> Placement | None:
+        """Where a changed job starts now, None if it does not, or not in one topology domain unless that is ignored."""
         waiting = [changed if each.key == changed.key else each for each in self._situation.waiting]
         made = plan(replace(self._situation, waiting=waiting), self._policy)
-        return next((start.placement for start in made.starts if start.job.key == changed.key), None)
+        placement = next((start.placement for start in made.starts if start.job.key == changed.key), None)
+        if placement is None or anywhere or self._is_in_one_domain(changed.key, placement):
+            return placement
+        return None
 
     def _verified(self, kinds: Mapping[bytes, KindOfPods], placement: Placement) -> dict[str, int] | None:
         """How many pods each node gets, if all filters of the profile accept them there one after the other."""
@@ -444,6 +456,12 @@ class _Answers:
                         cache.assume(pod, table.names[row])
                         found[table.names[row]] = found.get(table.names[row], 0) + 1
         return found
+
+
+def _domains_of(placement: Placement, nodes: Nodes, key: str) -> set[int]:
+    """The numbers of the domains of a topology key in which the nodes of a placement are."""
+    domains = nodes.label(key)
+    return {number for rows in placement.rows for number in domains[rows].tolist()}
 
 
 def _copy(info: PodInfo, number: int, scheduler: OfflineScheduler) -> PodInfo:

@@ -137,6 +137,8 @@ class _Planner:
                 return self._plan_of(as_it_is.assignments)
             if as_it_is.undecided.startswith("not searched"):
                 return replace(self._none, problem=as_it_is.undecided)
+        elif reason := self._why_not_modelled():
+            return replace(self._none, problem=reason)
         movable, protected = self._movable()
         found = self._with_moves(movable, self._budgets)
         if found.exists or not protected:
@@ -148,6 +150,12 @@ class _Planner:
             if move.uid in protected
         }
         return replace(found, problem="; ".join(sorted(reasons))) if reasons else found
+
+    def _why_not_modelled(self) -> str:
+        """Why the gang is not part of a model; "" if it can be."""
+        members = self._gang.members.pods.values()
+        reasons = {reason for info in members if (reason := why_not_modelled(self._profile, info, with_gang=True))}
+        return f"not searched further: a pod {min(reasons)}" if reasons else ""
 
     def _movable(self) -> tuple[dict[str, PodInfo], dict[str, PodInfo]]:
         """The pods that may be evicted and can be modelled, without their nodes, by uid; and those that only a budget
@@ -201,8 +209,10 @@ class _Planner:
             domains, reason = self._domains_to_empty(emptied, self._free, movable)
             if reason:
                 return replace(self._none, problem=reason)
-        if not problem.kinds:  # no pod may move, and none has to
-            return self._plan_of((), freed=list(domains))
+        if self._free is not None and not problem.kinds:  # no pod may move, and none has to
+            freed = list(domains)[: self._free.count]
+            nodes = {problem.node_names[row] for name in freed for row in domains[name].tolist()}
+            return self._plan_of((), cordoned=nodes, freed=freed)
         existing = self._existing(problem, moving)
         quota = Quota(parts=(quota_of(self._gang, problem), Quota(moving, len(movable))), count=2)
         everywhere = np.ones(len(problem.node_names), np.bool_)

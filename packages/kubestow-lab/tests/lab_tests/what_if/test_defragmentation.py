@@ -294,6 +294,19 @@ def test_domains_that_are_free_already_need_no_moves() -> None:
     assert (found.exists, found.moves, found.cordoned) == (True, (), ("y1",))
 
 
+def test_of_an_empty_cluster_no_more_domains_are_freed_than_asked_for() -> None:
+    found = freeing(1, racks(x1="4", y1="4", y2="4"), [])
+
+    assert (found.freed, found.cordoned, found.moves) == (FreedDomains(RACK, 1, ("x",)), ("x1",), ())
+
+
+def test_a_gang_with_volumes_gets_no_freed_domains() -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    wanted = Arrivals([Arrival(pod("g0", spec={"volumes": volumes}), 0.0, None, {})])
+
+    assert freeing(1, racks(x1="4"), [], wanted=wanted).problem == "not searched further: a pod has volumes"
+
+
 def test_pods_that_stay_in_domains_are_named_if_too_few_can_be_emptied() -> None:
     nodes = [*racks(x1="4", y1="4"), node("z1", labels={RACK: "z"}, unschedulable=True)]
     pods = [pod("alone", node="x1", cpu="1"), web("guarded", "y1", labels={"app": "guarded"})]

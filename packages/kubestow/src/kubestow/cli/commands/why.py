@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kubestow.cli.input.cluster import LiveObjects
     from kubestow.client.rest.transport import Transport
     from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow.engine.job_admission import AdmissionQueues
     from kubestow.engine.job_forecasts import ForecastAnswer, Remedy
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
@@ -318,15 +319,10 @@ def _why_pods(
 
 def _why_queued(workload: Workload, namespace: str, cluster: ClusterObjects, configuration: str) -> list[str]:
     """What job queues in the cluster say about a workload, in lines; none if none of them has it. Raises InputError."""
-    from kubestow.engine.job_admission import Owner, admission_systems
-    from kubestow.engine.virtual_time import EPOCH
+    from kubestow.engine.job_admission import Owner
 
-    now = cluster.time(EPOCH).timestamp()
-    for system in admission_systems().values():
-        queues = system.open(cluster, configuration=configuration or None, now=now)
-        if queues is not None and (lines := queues.why(Owner(workload.kind, namespace, workload.name))):
-            return list(lines)
-    return []
+    owner = Owner(workload.kind, namespace, workload.name)
+    return next((list(lines) for _, queues in _job_queues(cluster, configuration) if (lines := queues.why(owner))), [])
 
 
 def forecast_queued(
@@ -336,15 +332,23 @@ def forecast_queued(
 
     None if none of them has it. Raises InputError.
     """
-    from kubestow.engine.job_admission import Owner, admission_systems
+    from kubestow.engine.job_admission import Owner
+
+    owner = Owner(workload.kind, namespace, workload.name)
+    answers = ((name, queues.forecast(owner)) for name, queues in _job_queues(cluster, configuration))
+    return next(((name, answer) for name, answer in answers if answer is not None), None)
+
+
+def _job_queues(cluster: ClusterObjects, configuration: str) -> Iterator[tuple[str, AdmissionQueues]]:
+    """The queues in the cluster that admit whole jobs, with the names of their projects. Raises InputError."""
+    from kubestow.engine.job_admission import admission_systems
     from kubestow.engine.virtual_time import EPOCH
 
     now = cluster.time(EPOCH).timestamp()
     for name, system in admission_systems().items():
         queues = system.open(cluster, configuration=configuration or None, now=now)
-        if queues is not None and (answer := queues.forecast(Owner(workload.kind, namespace, workload.name))):
-            return name, answer
-    return None
+        if queues is not None:
+            yield name, queues
 
 
 def _would_start_now(
