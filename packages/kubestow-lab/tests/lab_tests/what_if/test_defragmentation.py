@@ -376,6 +376,51 @@ def test_racks_are_freed_with_the_fewest_moves_if_they_can_be(seed: int) -> None
     assert {target[0] for target in after}.isdisjoint(found.freed.domains)
 
 
+@pytest.mark.parametrize("seed", range(15))
+def test_a_gang_in_one_rack_gets_its_plan_in_steps_that_budgets_and_free_amounts_allow(seed: int) -> None:
+    random = Random(f"steps {seed}")
+    nodes = racks(**{f"{rack}{number}": str(random.choice([2, 3])) for rack in "xy" for number in range(2)})
+    free = {each.metadata.name: int(each.status.allocatable["cpu"]) for each in nodes}
+    pods: list[Pod] = []
+    for number in range(random.randint(2, 5)):
+        on, app = random.choice(list(free)), random.choice(["one", "other"])
+        if free[on]:
+            free[on] -= 1
+            pods.append(web(f"w{number}", on, labels={"app": app}))
+    cpus = [random.choice(["1", "2"]) for _ in range(2)]
+    wanted = group(*cpus, spec={"schedulingConstraints": {"topology": [{"key": RACK}]}})
+    cluster = ClusterObjects(nodes=nodes, pods=pods, objects=[budget("one", allowed=1)])
+
+    found = plan_defragmentation(cluster, wanted, SchedulerOptions(gates=_GATES))
+
+    def is_in_one_rack(targets: Sequence[str]) -> bool:
+        return len({target[0] for target in targets[len(pods) :]}) == 1
+
+    fewest = _fewest_moves(nodes, pods, [arrival.pod for arrival in wanted.pods], is_in_one_rack)
+    if not found.exists:
+        assert fewest is None or "the scheduler puts the replacements" in found.problem
+        return
+    assert fewest is not None
+    assert found.fewest <= fewest <= len(found.moves)
+    assert len({node_name[0] for _, node_name in found.assignments}) == 1
+    _assert_steps_are_possible(found, free, pods)
+
+
+def _assert_steps_are_possible(plan: DefragmentationPlan, free: dict[str, int], pods: Sequence[Pod]) -> None:
+    """Each step fits while its pods are still on their nodes, and evicts no two pods of the budget at once."""
+    apps = {each.key: each.metadata.labels["app"] for each in pods}
+    free = dict(free)
+    for step in plan.steps():
+        assert sum(apps[move.pod] == "one" for move in step) <= 1
+        closed = {*plan.cordoned, *(move.source for move in step)}
+        for move in step:
+            assert move.target not in closed
+            free[move.target] -= 1
+        assert min(free.values()) >= 0
+        for move in step:
+            free[move.source] += 1
+
+
 def _fewest_moves(
     nodes: Sequence[Node],
     pods: Sequence[Pod],

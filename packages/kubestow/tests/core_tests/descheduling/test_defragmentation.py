@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubestow.api.core import Node, Pod
-from kubestow.descheduling.defragmentation.plan import DefragmentationPlan, PlannedMove, read_plan
+from kubestow.descheduling.defragmentation.plan import DefragmentationPlan, FreedDomains, PlannedMove, read_plan
 from kubestow.descheduling.defragmentation.progress import PlanProgress, progress_of
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
@@ -112,10 +112,29 @@ def test_without_cordons_the_scheduler_has_to_put_replacements_elsewhere_by_itse
     cordoned = progress(pods, nodes=[NODES[0], node("b", cpu="4", unschedulable=True), NODES[2]], cordons=False)
 
     assert attractive.problem == (
-        "the scheduler would put the replacement of default/w0 on b, which it is to be moved away from or which is to "
-        "be free; use --cordon, or kubectl cordon b"
+        "the scheduler would put the replacement of default/w0 on b, which is to be free; "
+        "use --cordon, or kubectl cordon b"
     )
     assert (cordoned.problem, set(cordoned.predictions.values())) == ("", {"a", "c"})
+
+
+def test_without_cordons_a_replacement_must_not_come_back() -> None:
+    """Nothing but w0 moves, from a node that is not to be free, which has more room than the other."""
+    plan = DefragmentationPlan("train", 1, ("b",), (move("w0", "a", "c"),))
+    nodes = [node("a", cpu="8"), node("b", cpu="1", unschedulable=True), node("c", cpu="2")]
+
+    assert progress([web("w0", "a")], plan, nodes, cordons=False).problem == (
+        "the scheduler would put the replacement of default/w0 on a, which it is to leave; "
+        "use --cordon, or kubectl cordon b a"
+    )
+
+
+def test_a_plan_says_what_it_is_for() -> None:
+    racks = FreedDomains("example.com/rack", 2, ("x", "y"))
+
+    assert (PLAN.subject, PLAN.reason) == ("train", "makes room for train")
+    assert DefragmentationPlan(freed=racks).reason == "frees example.com/rack x, y"
+    assert DefragmentationPlan(freed=FreedDomains("example.com/rack", 2)).subject == "example.com/rack 2 domains"
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,13 @@ class DefragmentationPlan(Displayed):
         """What the plan is for: the name of the gang, or the domains that it frees."""
         if self.name or self.freed is None:
             return self.name
-        return f"{counted(self.freed.count, 'domain')} of {self.freed.topology_key}"
+        domains = ", ".join(self.freed.domains) or counted(self.freed.count, "domain")
+        return f"{self.freed.topology_key} {domains}"
+
+    @property
+    def reason(self) -> str:
+        """Why its pods are evicted, in words."""
+        return f"makes room for {self.name}" if self.name else f"frees {self.subject}"
 
     def steps(self) -> Iterator[tuple[PlannedMove, ...]]:
         """The moves of one step after the other."""

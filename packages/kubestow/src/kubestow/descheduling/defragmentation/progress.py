@@ -119,10 +119,11 @@ def _rehearsed(
                 if not target:
                     return found, f"no node would take the replacement of {move.pod}"
                 if target == move.source or target in plan.cordoned:
+                    which = "which is to be free" if target in plan.cordoned else "which it is to leave"
                     nodes = " ".join(dict.fromkeys((*plan.cordoned, move.source)))
                     return found, (
-                        f"the scheduler would put the replacement of {move.pod} on {target}, which it is to be moved "
-                        f"away from or which is to be free; use --cordon, or kubectl cordon {nodes}"
+                        f"the scheduler would put the replacement of {move.pod} on {target}, {which}; "
+                        f"use --cordon, or kubectl cordon {nodes}"
                     )
                 found[move] = target
     return found, ""

@@ -268,8 +268,8 @@ class PlanExecutor:
         budgets = EvictionBudgets(listed.cluster.objects)
         for move, pod in pods.items():
             assigned = listed.evictable[pod.metadata.uid]
-            why = f"makes room for {self._plan.subject}"
-            await self._evict(transport, Eviction(assigned, "plan", "Defragmentation", why), budgets, pod)
+            eviction = Eviction(assigned, "plan", "Defragmentation", self._plan.reason)
+            await self._evict(transport, eviction, budgets, pod)
             self._outcomes[move] = MoveOutcome(move, MoveState.EVICTED)
         await self._wait_for_replacements(transport, {move: pods[move].metadata.uid for move in step}, known)
 
