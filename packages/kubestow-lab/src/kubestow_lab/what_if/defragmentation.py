@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,8 @@ Amounts = NDArray[np.int64]
 
 #: So many solutions are carried out in the engine before the search ends.
 _MOST_ATTEMPTS = 20
+#: In so many orders the moves of a solution are carried out at most.
+_MOST_ORDERS = 8
 #: So many domains that cannot be emptied are named, each with a pod that stays.
 _MOST_NAMED = 3
 _KEPT_FROM_FITTING = "the scheduler puts the replacements where they keep the gang from fitting"
@@ -221,9 +224,10 @@ class _Planner:
         if self._free is not None:
             model.empty_domains(list(domains.values()), self._free.count, moving, own)
         reason, fewest = "", 0
-        for _ in range(_MOST_ATTEMPTS):
+        for attempt in range(_MOST_ATTEMPTS):
             solution = model.solve(self._search.limit)
-            fewest = max(fewest, solution.bound)
+            if not attempt:  # with solutions excluded, which other nodes may make possible, the bound is none of plans
+                fewest = solution.bound
             if solution.placed is None:
                 reason = reason or (
                     f"none with at most {counted(self._most, 'move')}"
@@ -313,20 +317,41 @@ class _Planner:
         self, solution: _Solution, leaving: Sequence[PodInfo], budgets: EvictionBudgets | None, fewest: int
     ) -> DefragmentationPlan | None:
         """The plan in which pods leave their nodes and the gang follows; None if the scheduler decides otherwise."""
-        cache = self._scheduler.cache
         freed = [] if self._free is None else solution.emptied(leaving, self._pods, self._free.count)
         cordoned = {solution.problem.node_names[row] for name in freed for row in solution.domains[name].tolist()}
         cordoned |= set() if freed else solution.nodes_of_gang()
+        for order in self._orders(solution, leaving):
+            found = self._rehearsed(solution, order, cordoned, budgets)
+            if found is not None:
+                return self._plan_of(*found, cordoned, freed, fewest)
+        return None
+
+    def _orders(self, solution: _Solution, leaving: Sequence[PodInfo]) -> Iterator[list[PodInfo]]:
+        """Orders in which pods may leave: those that request most first, and others at random."""
+        shares = solution.shares()
+        order, random = sorted(leaving, key=lambda info: -shares[info.uid]), Random(self._search.seed)
+        for _ in range(_MOST_ORDERS if len(order) > 1 else 1):
+            yield list(order)
+            random.shuffle(order)
+
+    def _rehearsed(
+        self,
+        solution: _Solution,
+        leaving: Sequence[PodInfo],
+        cordoned: Collection[str],
+        budgets: EvictionBudgets | None,
+    ) -> tuple[Sequence[Assignment], Sequence[PlannedMove]] | None:
+        """The nodes of the gang once pods have moved in an order, and the moves; None if that is not possible."""
+        cache = self._scheduler.cache
         with Rehearsal(cache, self._scheduler.profiles, cordoned) as rehearsal:
             moves = self._arranged(rehearsal, leaving, budgets)
             if moves is None:
                 return None
             if self._free is None:
                 answer = GangSearch(cache, self._profile, self._search).find(self._gang)
-                assignments = answer.assignments if answer.is_placed else None
-            else:
-                assignments = Verifier(cache, self._profile).verify(solution.problem, solution.of_gang()).assignments
-        return None if assignments is None else self._plan_of(assignments, moves, cordoned, freed, fewest)
+                return (answer.assignments, moves) if answer.is_placed else None
+            assignments = Verifier(cache, self._profile).verify(solution.problem, solution.of_gang()).assignments
+            return None if assignments is None else (assignments, moves)
 
     def _arranged(
         self, rehearsal: Rehearsal, leaving: Sequence[PodInfo], budgets: EvictionBudgets | None
@@ -387,6 +412,15 @@ class _Solution:
     own: frozenset[int]
     placed: Amounts
     domains: Mapping[str, NDArray[np.intp]]
+
+    def shares(self) -> dict[str, float]:
+        """The largest share of what is free of a resource that each pod requests, by uid."""
+        free = {name: max(1, int(amounts.sum())) for name, amounts in self.problem.free.items()}
+        return {
+            info.uid: max((amount / free[name] for name, amount in kind.requests.items()), default=0.0)
+            for kind in self.problem.kinds
+            for info in kind.pods
+        }
 
     def of_gang(self) -> Amounts:
         """The pods of the gang alone."""
