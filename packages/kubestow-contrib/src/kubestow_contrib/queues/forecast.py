@@ -153,6 +153,10 @@ class Forecast(ForecastAnswer):
             "remarks": list(self.remarks),
         }
 
+    def why_not_yet(self) -> dict[str, str]:
+        """The reason of each job that waits."""
+        return {job.name: job.reason for job in self.jobs if job.reason}
+
     def would_start_now(self) -> dict[str, Sequence[Remedy]]:
         """The remedies of each job."""
         return {job.name: job.remedies for job in self.jobs}

@@ -239,8 +239,11 @@ def test_why_has_what_would_make_a_job_start_now(tmp_path: Path, capsys: pytest.
         assert not exited.value.code
         return capsys.readouterr().out
 
-    assert "job/default/asked would start now with 1 pod instead of 2, on a" in why().splitlines()
-    assert json.loads(why("-o", "json"))["workload"]["wouldStartNow"] == {
+    lines, about = why().splitlines(), json.loads(why("-o", "json"))["workload"]
+    assert "job/default/asked does not start yet: too little is free; short of cpu" in lines
+    assert "job/default/asked would start now with 1 pod instead of 2, on a" in lines
+    assert about["notYet"] == {"job/default/asked": "too little is free; short of cpu"}
+    assert about["wouldStartNow"] == {
         "job/default/asked": [{"change": "1 pod instead of 2", "nodes": {"a": 1}, "flavors": []}]
     }
 
@@ -262,4 +265,5 @@ def test_commands_answer_about_a_gang_in_no_queue(
     out = capsys.readouterr().out
     assert "2 pods instead of 4" in out
     assert "the topology level block instead of rack" in out
+    assert "no placement exists: at most 2 pods of the 4 that are needed can be placed" in out
     assert ("forecast by the scheduler" in out) == (command == "when")

@@ -73,6 +73,10 @@ class ForecastAnswer(Displayed):
         """Whether the jobs wait for the queues that answer; True by default."""
         return True
 
+    def why_not_yet(self) -> Mapping[str, str]:
+        """Why each job that waits does not start, by its name; none by default."""
+        return {}
+
     def would_start_now(self) -> Mapping[str, Sequence[Remedy]]:
         """The changes with which each job that waits would start now, by its name; none by default."""
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kubestow.client.rest.transport import Transport
     from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.job_admission import AdmissionQueues
-    from kubestow.engine.job_forecasts import ForecastAnswer, Remedy
+    from kubestow.engine.job_forecasts import ForecastAnswer
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
 #: The path of each workload controller's collection in the API, and the names that kubectl takes for its kind.
@@ -299,8 +299,8 @@ def _why_pods(
     if state is not None:
         described.append(Paragraph(workload_state(workload.kind, state)))
     described += [Paragraph(line) for line in queued]
-    remedies = _would_start_now(cluster, pods, options, str(workload)) if found.count else {}
-    described += [Paragraph(line) for line in _remedy_lines(remedies)]
+    forecast = _forecast(cluster, pods, options, str(workload)) if found.count else None
+    described += [Paragraph(line) for line in _forecast_lines(forecast)]
 
     def document() -> dict[str, Any]:
         about: dict[str, Any] = {"kind": workload.kind, "namespace": namespace, "name": workload.name}
@@ -308,8 +308,10 @@ def _why_pods(
             about["status"] = state.get("status") or {}
         if queued:
             about["queue"] = queued
-        if remedies:
-            about["wouldStartNow"] = {name: [each.document() for each in some] for name, some in remedies.items()}
+        if forecast is not None:
+            remedies = forecast.would_start_now().items()
+            about["notYet"] = dict(forecast.why_not_yet())
+            about["wouldStartNow"] = {name: [each.document() for each in some] for name, some in remedies}
         return found.document() | {"workload": about | {"pods": len(pods)}}
 
     blocks = [*described, *((Paragraph(""), *found.blocks()) if found.causes else ())]
@@ -351,22 +353,24 @@ def _job_queues(cluster: ClusterObjects, configuration: str) -> Iterator[tuple[s
             yield name, queues
 
 
-def _would_start_now(
-    cluster: ClusterObjects, pods: list[Pod], options: SchedulerOptions, name: str
-) -> Mapping[str, Sequence[Remedy]]:
-    """The changes with which the jobs of some pods would start now, by job; none of a job that nothing holds back."""
+def _forecast(cluster: ClusterObjects, pods: list[Pod], options: SchedulerOptions, name: str) -> ForecastAnswer | None:
+    """When the jobs of some pods start, as what holds them back says; None if nothing does."""
     from kubestow.engine.gangs.group_forecast import forecast_start
 
     try:
-        _, answer = forecast_start(cluster, pods, options, name)
+        return forecast_start(cluster, pods, options, name)[1]
     except InputError:
-        return {}
-    return {job: remedies for job, remedies in answer.would_start_now().items() if remedies}
+        return None
 
 
-def _remedy_lines(remedies: Mapping[str, Sequence[Remedy]]) -> Iterator[str]:
-    for job, some in remedies.items():
-        for remedy in some:
+def _forecast_lines(forecast: ForecastAnswer | None) -> Iterator[str]:
+    """Why jobs do not start yet, and with which changes they would start now."""
+    if forecast is None:
+        return
+    for job, reason in forecast.why_not_yet().items():
+        yield f"{job} does not start yet: {reason}"
+    for job, remedies in forecast.would_start_now().items():
+        for remedy in remedies:
             yield f"{job} would start now with {remedy.change}" + (f", on {remedy.where}" if remedy.where else "")
 
 

@@ -69,6 +69,10 @@ class GroupForecast(ForecastAnswer):
     groups: Sequence[GroupState]
     remarks: Sequence[str] = ()
 
+    def why_not_yet(self) -> Mapping[str, str]:
+        """The reason of each group that waits."""
+        return {group.name: group.reason for group in self.groups if group.reason}
+
     def would_start_now(self) -> Mapping[str, Sequence[Remedy]]:
         """The remedies of each group."""
         return {group.name: group.remedies for group in self.groups}
