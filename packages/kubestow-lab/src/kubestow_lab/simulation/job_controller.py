@@ -36,7 +36,7 @@ class _Job:
 
 
 def arrivals_of(group: JobPods, admission: Admission, time: float, *, start: int = 1) -> Iterator[Arrival]:
-    """The pods of a job, completed by ``admission``, as they arrive at a time when it starts for the so-manieth time.
+    """The pods of a job, completed by ``admission``, as they arrive at a time; ``start`` counts the starts of the job.
 
     Raises InvalidObject.
     """

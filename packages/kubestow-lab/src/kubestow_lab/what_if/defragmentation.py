@@ -32,6 +32,7 @@ from kubestow.engine.gangs.gang_problem import OTHERS, Confinement, GangProblem,
 from kubestow.engine.gangs.gang_search import GangSearch, SearchOptions, nodes_within, quota_of
 from kubestow.engine.gangs.verification import Verifier
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.kinds import assumed_uid
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
 from kubestow.engine.placement.engine_placement import Assignment
 from kubestow.engine.placement.modelled_pods import why_not_modelled
@@ -90,7 +91,15 @@ def plan_defragmentation(
             objects=[*cluster.objects, *arrivals.objects],
             custom_resources=[*cluster.custom_resources, *arrivals.custom_resources],
         )
-    return _Planner(cluster, pods, options or SchedulerOptions(), free, max_moves, search or SearchOptions()).plan()
+    options, search = options or SchedulerOptions(), search or SearchOptions()
+    plan = _Planner(cluster, pods, options, free, max_moves, search).plan()
+    return replace(plan, moves=tuple(map(_with_known_uid, plan.moves)))
+
+
+def _with_known_uid(move: PlannedMove) -> PlannedMove:
+    """The move without the uid of its pod if the file of the cluster has none."""
+    namespace, _, name = move.pod.partition("/")
+    return replace(move, uid="") if move.uid == assumed_uid("Pod", namespace, name) else move
 
 
 class _Planner:
