@@ -406,11 +406,7 @@ class KueueQueues:
         if info.has_quota:
             flavors = _flavors_of(info)
             line = f"Workload {name} has quota in ClusterQueue {info.cluster_queue}, flavor {', '.join(flavors) or '-'}"
-            checks = [one for one in workload.status.admission_checks if one.state != "Ready"]
-            waiting = [
-                f"it waits for admission check {one.name} ({one.state}) {one.message}".rstrip() for one in checks
-            ]
-            return [line, *waiting]
+            return [line, *_checks_of(workload)]
         lines = [f"Workload {name} in LocalQueue {workload.spec.queue_name}:"]
         if problem := self._problem(workload):
             return [*lines, f"not admitted: {problem}"]
@@ -430,7 +426,8 @@ class KueueQueues:
         pods = sum(one.count for one in info.pod_sets)
         answer = KueueForecast(str(owner_of(workload).name), info.cluster_queue, "Admitted", time, pods)
         if info.has_quota:
-            return answer
+            checks = tuple(_checks_of(workload))
+            return replace(answer, state="QuotaReserved", reasons=checks) if checks else answer
         if problem := self._problem(workload):
             return replace(answer, state="Inadmissible", reasons=(f"not admitted: {problem}",))
         trial = self._trial(workload)
@@ -543,6 +540,13 @@ def _all_of(admission: Admission) -> Iterator[WorkloadInfo]:
         yield from queue.workloads.values()
     for pending in admission.pending.values():
         yield from pending.waiting()
+
+
+def _checks_of(workload: Workload) -> Iterator[str]:
+    """The admission checks that a Workload with quota waits for, in lines."""
+    for one in workload.status.admission_checks:
+        if one.state != "Ready":
+            yield f"it waits for admission check {one.name} ({one.state}) {one.message}".rstrip()
 
 
 def _flavors_of(info: WorkloadInfo) -> list[str]:

@@ -18,7 +18,8 @@ _ASSUMPTION = "if jobs run as long as their annotations or limits say, and no jo
 class KueueForecast(ForecastAnswer):
     """The answer about the job of a Workload.
 
-    ``state`` is ``Admitted``, ``Startable`` (in the next cycle), ``Waiting``, or ``Inadmissible`` for one in no queue.
+    ``state`` is ``Admitted``, ``QuotaReserved`` (it waits for admission checks), ``Startable`` (in the next cycle),
+    ``Waiting``, or ``Inadmissible`` for one in no queue.
     ``position`` counts the ``waiting`` Workloads of its ClusterQueue from 1; 0 for one that does not wait. ``start`` is
     None for one that is not expected to start.
     """
@@ -37,7 +38,7 @@ class KueueForecast(ForecastAnswer):
 
     @property
     def waits(self) -> bool:
-        """Whether it has no quota yet."""
+        """Whether it is not admitted yet."""
         return self.state != "Admitted"
 
     def would_start_now(self) -> dict[str, Sequence[Remedy]]:
@@ -77,7 +78,7 @@ class KueueForecast(ForecastAnswer):
             return
         yield Paragraph(where)
         yield from map(Paragraph, self.reasons)
-        if self.state == "Inadmissible":
+        if self.state in ("Inadmissible", "QuotaReserved"):
             return
         if self.start is None:
             yield Paragraph("when it will start is not known")

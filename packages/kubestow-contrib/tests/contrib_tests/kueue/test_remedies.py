@@ -237,6 +237,16 @@ def test_what_does_not_wait_for_quota_says_so() -> None:
     assert queues.forecast(Owner("Job", "default", "absent")) is None
 
 
+def test_a_job_with_quota_that_waits_for_a_check_says_so() -> None:
+    checked = workload("checked", "team", 1, admitted="team")
+    checked["status"]["admissionChecks"] = [{"name": "provision", "state": "Pending"}]
+
+    found = forecast(opened(*team(8), checked), "checked")
+
+    assert (found.state, found.waits) == ("QuotaReserved", True)
+    assert found.reasons == ("it waits for admission check provision (Pending)",)
+
+
 def test_the_commands_answer_about_a_job_without_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     running = lasting(workload("runs", "team", 6, admitted="team"), 3600)
     objects = [node("a"), *team(8), running, workload("asked", "team", 1, pods=4)]
