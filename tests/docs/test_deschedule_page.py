@@ -7,7 +7,6 @@ import json
 import re
 import sys
 from collections import Counter
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import aiohttp
 
 from core_tests.descheduling.objects import node, pod
 from devcluster_tests.cli.up_process import Up, up
+from devcluster_tests.scheduled_cluster import wait_until_cordon_is_seen
 from kubestow.cli.flags.descheduler import DESCHEDULE
 from kubestow.descheduling import strategies
 from tests.docs.page_examples import example
@@ -61,26 +61,6 @@ async def cordon(cluster: Up, session: aiohttp.ClientSession, *, unschedulable: 
             assert response.status == 200
 
 
-async def wait_until_cordon_is_seen(cluster: Up, session: aiohttp.ClientSession, node: str) -> None:
-    """Create pods for a node until the scheduler, whose watch may be late, rejects one."""
-    pods = f"{cluster.url}/api/v1/namespaces/kube-system/pods"
-    spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [{"name": "c", "image": "probe"}]}
-    for number in count():
-        async with session.post(pods, json={"metadata": {"name": f"probe-{number}"}, "spec": spec}) as response:
-            assert response.status == 201
-        selector = f"fieldSelector=metadata.name=probe-{number}"
-        async with session.get(f"{pods}?watch=true&{selector}") as watch:
-            async for line in watch.content:
-                found = json.loads(line)["object"]
-                if found["spec"].get("nodeName"):
-                    break
-                if any(
-                    condition.get("reason") == "Unschedulable" for condition in found["status"].get("conditions", [])
-                ):
-                    async with session.delete(f"{pods}/probe-{number}"):
-                        return
-
-
 async def running(cluster: Up, session: aiohttp.ClientSession, *, besides: frozenset[str] = frozenset()) -> Any:
     """The pods once six run that are none of some others."""
     seen: dict[str, Any] = {}
@@ -102,7 +82,7 @@ async def test_the_example_spreads_a_deployment(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(block("policy.yaml"))
     async with up(tmp_path, "--nodes", "3") as cluster, aiohttp.ClientSession() as session:
         await cordon(cluster, session, unschedulable=True)
-        await wait_until_cordon_is_seen(cluster, session, "node-2")
+        await wait_until_cordon_is_seen(cluster.url, session, "node-2")
         path = f"{cluster.url}/apis/apps/v1/namespaces/default/deployments"
         async with session.post(path, json=DEPLOYMENT) as response:
             assert response.status == 201
@@ -149,6 +129,6 @@ def test_every_strategy_is_listed() -> None:
 
 def test_the_flags_exist() -> None:
     named = set(re.findall(r"--([a-z][a-z0-9-]+[a-z0-9])", PAGE))
-    others = {"nodes", "image", "replicas"}  # of kubestow up and kubectl
+    others = {"nodes", "image", "replicas", "for"}  # of kubestow up, kubectl and kubestow what-if
     families = {"leader-elect", "tls", "otel"}  # written as --tls-…
     assert named - others - families - set(DESCHEDULE.by_name) == set()

@@ -20,7 +20,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
 
-@pytest.mark.parametrize("command", ["why", "simulate"])
+@pytest.mark.parametrize("command", ["why", "simulate", "what-if"])
 def test_example(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,7 @@ COMMANDS = {
     "run-config": "run --config {file}",
     "run-kubeconfig": "run --secure-port 0 --kubeconfig {file}",
     "deschedule-policy": "deschedule --policy-config-file {file} --cluster {good}",
+    "deschedule-plan": "deschedule --dry-run --plan {file} --cluster {good}",
     "deschedule-cluster": "deschedule --dry-run --policy-config-file {policy} --cluster {file}",
 }
 #: Text that these commands read as it is: comments alone are an empty file, a line with three values a token.

@@ -30,6 +30,7 @@ from kubestow.client.watch_decoding import LineSplitter, ListPage, ObjectDecoder
 from kubestow.config import legacy
 from kubestow.config.diagnosis import diagnose
 from kubestow.config.diff import annotated
+from kubestow.descheduling.defragmentation.plan import read_plan
 from kubestow.descheduling.descheduler_policy import load_policy
 from kubestow.descheduling.strategies.plugin_registry import find_plugins as find_strategies
 from kubestow.engine.input.cluster_objects import ClusterObjects
@@ -763,6 +764,9 @@ profiles:
   - {name: PodLifeTime, args: {maxPodLifeTimeSeconds: 5, states: [Pending], labelSelector: {matchLabels: {a: b}}}}
   plugins: {balance: {enabled: [LowNodeUtilization]}, deschedule: {enabled: [PodLifeTime]}}
 """
+_PLAN = b"""{"kind": "DefragmentationPlan", "gang": "g", "pods": 1, "problem": "", "fewestMoves": 1, "cordon": ["a"],
+"free": {"count": 1, "topologyKey": "rack", "domains": ["x"]}, "staying": [{"pod": "d/s", "node": "a"}],
+"moves": [{"step": 1, "pod": "d/p", "uid": "u", "controller": "ReplicaSet/web", "from": "a", "to": "b"}]}"""
 _SPACE = b"""profile: default-scheduler
 weights: {NodeResourcesFit: {min: 0, max: 9, step: 3}, ImageLocality: [1, 5]}
 args: {NodeResourcesFit: {scoringStrategy.type: [LeastAllocated, MostAllocated]}}
@@ -893,6 +897,7 @@ READERS: dict[str, Reader] = {
     "descheduler-policy": Reader(
         lambda content: load_policy(content, registry=_strategies()), _INPUT, lambda: [_POLICY]
     ),
+    "defragmentation-plan": Reader(lambda content: read_plan(content, "plan.json"), _INPUT, lambda: [_PLAN]),
     "search-space": Reader(_file(_space), _INPUT, lambda: [_SPACE], is_slow=True),
     "node-pools": Reader(
         _file(read_node_pools),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import count
+
+import aiohttp
 
 from kubestow.cli.embedded import SchedulerArguments
 from kubestow_devcluster.behaviour.stages import NO_STAGES
@@ -31,3 +35,25 @@ async def scheduled_cluster(nodes: int) -> AsyncIterator[DevCluster]:
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
+
+
+async def wait_until_cordon_is_seen(url: str, session: aiohttp.ClientSession, node: str) -> None:
+    """Create pods for a node until the scheduler, whose watch may be late, rejects one; none is left."""
+    pods = f"{url}/api/v1/namespaces/kube-system/pods"
+    spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [{"name": "c", "image": "probe"}]}
+    for number in count():
+        async with session.post(pods, json={"metadata": {"name": f"probe-{number}"}, "spec": spec}) as response:
+            assert response.status == 201
+        selector = f"fieldSelector=metadata.name=probe-{number}"
+        is_rejected = False
+        async with session.get(f"{pods}?watch=true&{selector}") as watch:
+            async for line in watch.content:
+                found = json.loads(line)["object"]
+                conditions = found["status"].get("conditions", [])
+                is_rejected = any(condition.get("reason") == "Unschedulable" for condition in conditions)
+                if is_rejected or found["spec"].get("nodeName"):
+                    break
+        async with session.delete(f"{pods}/probe-{number}", json={"gracePeriodSeconds": 0}):
+            pass
+        if is_rejected:
+            return

@@ -7,12 +7,15 @@ counted from its admission.
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import yaml
 
 from kubestow.api.core import Namespace, Node, Pod
@@ -22,14 +25,23 @@ from kubestow.api.meta import APIObject, convert, decode
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
 from kubestow.engine.input.kinds import with_identity
-from kubestow.engine.job_admission import JobStart, JobState, JobStop, Owner, QueueResources, RunningJob
+from kubestow.engine.job_admission import (
+    JobStart,
+    JobState,
+    JobStop,
+    Owner,
+    QueueResources,
+    QuotaChange,
+    RunningJob,
+)
 from kubestow.errors import InputError, InvalidObject
 from kubestow.reports.model import counted
-from kubestow_contrib.kueue.admission import Admission, KueueObjects
+from kubestow_contrib.kueue.admission import Admission, KueueObjects, evicted
 from kubestow_contrib.kueue.admission_cycle import AdmissionSettings, Entry, Outcome, obstacle
-from kubestow_contrib.kueue.explanation import assignment_now, reasons_text, why_waiting
+from kubestow_contrib.kueue.explanation import Trial, assignment_now, position_of, reasons_text, why_waiting
 from kubestow_contrib.kueue.fair_sharing import STRATEGIES
 from kubestow_contrib.kueue.flavor_assignment import Mode
+from kubestow_contrib.kueue.forecast import KueueForecast
 from kubestow_contrib.kueue.jobs import owner_of, pods_of, queue_of, workload_of
 from kubestow_contrib.kueue.objects import (
     ADMITTED,
@@ -46,6 +58,7 @@ from kubestow_contrib.kueue.objects import (
     WorkloadPriorityClass,
 )
 from kubestow_contrib.kueue.pending_workloads import queues_of_tree
+from kubestow_contrib.kueue.remedies import remedies_of
 from kubestow_contrib.kueue.workload_info import WorkloadInfo, seconds_of
 
 T = TypeVar("T", bound=CustomObject)
@@ -62,8 +75,11 @@ _KINDS: tuple[type[CustomObject], ...] = (
 )
 _API_VERSIONS = tuple(f"{GROUP}/{version}" for version in VERSIONS)
 _DURATION = "kubestow.dev/duration"
+_HOSTNAME = "kubernetes.io/hostname"
 #: Between the moment that quota becomes free and a further attempt of what waits for it, in seconds, as in Kueue.
 _RETRY_PERIOD = 1.0
+#: So many jobs end at most until an expected start is given up.
+_MOST_ENDS = 10_000
 
 
 class _FairSharing(APIObject, frozen=True):
@@ -159,8 +175,38 @@ class Kueue:
         settings = AdmissionSettings() if configuration is None else read_settings(configuration)
         return KueueQueues(cluster, found, settings, now)
 
+    def with_quotas(self, sources: Sequence[SourceObject], changes: Iterable[QuotaChange]) -> list[SourceObject]:
+        """The same objects with other nominal quotas of ClusterQueues. Raises InputError."""
+        found = list(sources)
+        for change in changes:
+            for position, source in enumerate(found):
+                if _is_cluster_queue(source, change.queue):
+                    found[position] = replace(source, raw=msgspec.json.encode(_with_quota(source.manifest, change)))
+                    break
+            else:
+                raise InputError(f"ClusterQueue {change.queue}", "no such ClusterQueue in the cluster")
+        return found
+
 
 KUEUE = Kueue()
+
+
+def _is_cluster_queue(source: SourceObject, name: str) -> bool:
+    if source.kind != ClusterQueue.__name__ or source.api_version not in _API_VERSIONS:
+        return False
+    return (source.manifest.get("metadata") or {}).get("name") == name
+
+
+def _with_quota(manifest: dict[str, Any], change: QuotaChange) -> dict[str, Any]:
+    """A ClusterQueue with another nominal quota. Raises InputError if it has none of this flavor and resource."""
+    for group in (manifest.get("spec") or {}).get("resourceGroups") or ():
+        for flavor in group.get("flavors") or ():
+            for resource in flavor.get("resources") or ():
+                if (flavor.get("name"), resource.get("name")) == (change.flavor, change.resource):
+                    resource["nominalQuota"] = change.amount
+                    return manifest
+    problem = f"has no quota of {change.resource} in flavor {change.flavor}"
+    raise InputError(f"ClusterQueue {change.queue}", problem)
 
 
 def _read(sources: Iterable[SourceObject]) -> dict[type[CustomObject], dict[tuple[str, str], Any]]:
@@ -191,7 +237,7 @@ class KueueQueues:
         settings: AdmissionSettings,
         now: float,
     ) -> None:
-        self._cluster, self._settings, self._now = cluster, settings, now
+        self._cluster, self._found, self._settings, self._now = cluster, found, settings, now
         self._objects = KueueObjects(
             cluster_queues=list(found[ClusterQueue].values()),
             cohorts=list(found[Cohort].values()),
@@ -287,6 +333,30 @@ class KueueQueues:
         self._admission.release(info, now)
         self._retries.append((now + _RETRY_PERIOD, info))
 
+    def withdraw(self, nodes: Collection[str], now: float) -> list[str]:
+        """Have Workloads with a topology assignment on nodes that are gone lose their quota and wait again."""
+        lost = [info for info in self._with_quota.values() if self._has_lost_domains(info, nodes)]
+        for info in lost:
+            del self._with_quota[info.key]
+            self._admission.release(info, now)
+        for info in lost:
+            self._admission.put(evicted(info), now)
+        return [info.key for info in lost]
+
+    def _has_lost_domains(self, info: WorkloadInfo, nodes: Collection[str]) -> bool:
+        """Whether it was assigned one of some nodes, or a domain with no other node than these."""
+        for pod_set in info.pod_sets:
+            assigned = pod_set.topology
+            for domain in () if assigned is None else assigned.domains:
+                labels = dict(zip(assigned.levels, domain.values, strict=True)) if assigned is not None else {}
+                if labels.get(_HOSTNAME) in nodes or not any(
+                    labels.items() <= node.metadata.labels.items()
+                    for node in self._objects.nodes
+                    if node.metadata.name not in nodes
+                ):
+                    return True
+        return False
+
     def next_decision(self) -> float | None:
         """When what waits is tried again after quota became free."""
         return min((time for time, _ in self._retries), default=None)
@@ -328,7 +398,7 @@ class KueueQueues:
 
     def why(self, owner: Owner) -> list[str]:
         """Why the Workload of a job waits or since when it runs; none if it has no Workload."""
-        workload = next((one for one in self._objects.workloads if _is_of(one, owner)), None)
+        workload = self._workload_of(owner)
         if workload is None:
             return []
         name = workload.metadata.name
@@ -336,30 +406,99 @@ class KueueQueues:
         if info.has_quota:
             flavors = _flavors_of(info)
             line = f"Workload {name} has quota in ClusterQueue {info.cluster_queue}, flavor {', '.join(flavors) or '-'}"
-            checks = [one for one in workload.status.admission_checks if one.state != "Ready"]
-            waiting = [
-                f"it waits for admission check {one.name} ({one.state}) {one.message}".rstrip() for one in checks
-            ]
-            return [line, *waiting]
+            return [line, *_checks_of(workload)]
         lines = [f"Workload {name} in LocalQueue {workload.spec.queue_name}:"]
-        name = self._admission.cluster_queue_of(workload)
-        queue = self._admission.state.cluster_queues.get(name)
-        if queue is None or info.key in self._admission.unqueued:
-            return [*lines, f"not admitted: {self._admission.unqueued[info.key][1]}"]
+        if problem := self._problem(workload):
+            return [*lines, f"not admitted: {problem}"]
+        trial = self._trial(workload)
+        if trial is None:
+            return [*lines, "it is admitted in the next cycle"]
+        remedies = [f"it would be admitted now with {each.change}, on {each.where}" for each in remedies_of(trial)]
+        return [*lines, *why_waiting(trial), *remedies]
+
+    def forecast(self, owner: Owner) -> KueueForecast | None:
+        """When the Workload of a job is admitted; None if it has none."""
+        workload = self._workload_of(owner)
+        if workload is None:
+            return None
+        info, time = WorkloadInfo.of(workload), datetime.fromtimestamp(self._now, UTC)
+        info.cluster_queue = info.cluster_queue or self._admission.cluster_queue_of(workload)
+        pods = sum(one.count for one in info.pod_sets)
+        answer = KueueForecast(str(owner_of(workload).name), info.cluster_queue, "Admitted", time, pods)
+        if info.has_quota:
+            checks = tuple(_checks_of(workload))
+            return replace(answer, state="QuotaReserved", reasons=checks) if checks else answer
+        if problem := self._problem(workload):
+            return replace(answer, state="Inadmissible", reasons=(f"not admitted: {problem}",))
+        trial = self._trial(workload)
+        if trial is None:
+            return replace(answer, state="Startable", start=time)
+        position, waiting = position_of(trial.admission, trial.info)
+        start = self._expected_start(info.key)
+        return replace(
+            answer,
+            state="Waiting",
+            position=position,
+            waiting=len(waiting),
+            reasons=tuple(why_waiting(trial)),
+            start=None if start is None else datetime.fromtimestamp(start, UTC),
+            remedies=tuple(remedies_of(trial)),
+        )
+
+    def _workload_of(self, owner: Owner) -> Workload | None:
+        return next((one for one in self._objects.workloads if _is_of(one, owner)), None)
+
+    def _problem(self, workload: Workload) -> str:
+        """Why a Workload is in no queue; "" if it is in one."""
+        key = WorkloadInfo.of(workload).key
+        return self._admission.unqueued[key][1] if key in self._admission.unqueued else ""
+
+    def _trial(self, workload: Workload) -> Trial | None:
+        """A Workload that waits once all that can be admitted has been; None if it is among that."""
+        info, name = WorkloadInfo.of(workload), self._admission.cluster_queue_of(workload)
         # Quota is lent within one tree of cohorts only.
-        tree = set(queues_of_tree(queue))
+        tree = set(queues_of_tree(self._admission.state.cluster_queues[name]))
         own = [one for one in self._objects.workloads if self._queue_of(one) in tree]
         admission = self._settled(own, tree)
         info.cluster_queue = name
         if info.key in admission.state.cluster_queues[name].workloads:
-            return [*lines, "it is admitted in the next cycle"]
+            return None
         settled = {one.key: one.workload for one in _all_of(admission)}
-
-        def settled_without(keys: frozenset[str]) -> Admission:
-            return self._settled([one for key, one in settled.items() if key not in keys], tree)
-
         ends = {one.job: one.ends for one in self.running() if one.ends is not None}
-        return [*lines, *why_waiting(admission, info, settled_without, ends)]
+        return Trial(admission, info, settled, lambda workloads: self._settled(workloads, tree), ends)
+
+    def _expected_start(self, key: str) -> float | None:
+        """When a Workload is admitted if all run as long as is known of them, and no further ones come; None if it is
+        not known."""
+        queues = self._anew()
+        ends = [(one.ends, one.job) for one in queues.running() if one.ends is not None]
+        heapq.heapify(ends)
+        workloads = {WorkloadInfo.of(one).key: one for one in self._objects.workloads}
+        now = self._now
+        for _ in range(_MOST_ENDS):
+            due: float | None = now
+            while due is not None:
+                for change in queues.decide(due):
+                    if isinstance(change, JobStop):
+                        ends = [each for each in ends if each[1] != change.job]
+                        heapq.heapify(ends)
+                    elif change.job == key:
+                        return due
+                    elif (seconds := _run_time_of(workloads[change.job])) is not None:
+                        heapq.heappush(ends, (due + seconds, change.job))
+                due = queues.next_decision()
+                if due is not None and ends and ends[0][0] < due:
+                    break
+            if not ends:
+                return None
+            end, ended = heapq.heappop(ends)
+            now = max(now, end)
+            queues.end(ended, now)
+        return None
+
+    def _anew(self) -> KueueQueues:
+        """The same queues as they were when they were read."""
+        return KueueQueues(self._cluster, self._found, self._settings, self._now)
 
     def _queue_of(self, workload: Workload) -> str:
         admission = workload.status.admission
@@ -403,6 +542,13 @@ def _all_of(admission: Admission) -> Iterator[WorkloadInfo]:
         yield from pending.waiting()
 
 
+def _checks_of(workload: Workload) -> Iterator[str]:
+    """The admission checks that a Workload with quota waits for, in lines."""
+    for one in workload.status.admission_checks:
+        if one.state != "Ready":
+            yield f"it waits for admission check {one.name} ({one.state}) {one.message}".rstrip()
+
+
 def _flavors_of(info: WorkloadInfo) -> list[str]:
     return sorted({flavor for one in info.pod_sets for flavor in one.flavors.values()})
 
@@ -411,14 +557,17 @@ def _end_of(workload: Workload) -> float | None:
     """When an admitted Workload ends, in seconds since the epoch; None if nothing says so."""
     admitted = workload.condition(ADMITTED)
     start = seconds_of(admitted.last_transition_time) if admitted is not None else -math.inf
-    if math.isinf(start):
-        return None
+    run_time = _run_time_of(workload)
+    return None if math.isinf(start) or run_time is None else start + run_time
+
+
+def _run_time_of(workload: Workload) -> float | None:
+    """For how long a Workload runs once it is admitted, in seconds; None if nothing says so."""
     texts = [workload.metadata.annotations.get(_DURATION)]
     texts += [one.template.metadata.annotations.get(_DURATION) for one in workload.spec.pod_sets]
     for text in filter(None, texts):
         try:
-            return start + Duration.parse(text).seconds
+            return Duration.parse(text).seconds
         except ValueError:
             continue
-    limit = workload.spec.maximum_execution_time_seconds
-    return None if limit is None else start + limit
+    return workload.spec.maximum_execution_time_seconds

@@ -28,6 +28,7 @@ from kubestow_contrib.kueue.flavor_assignment import (
     Unplaceable,
 )
 from kubestow_contrib.kueue.jobs import owner_of
+from kubestow_contrib.kueue.objects import Workload
 from kubestow_contrib.kueue.quota_tree import CohortNode, FlavorResource, QuotaNode, root_of
 from kubestow_contrib.kueue.workload_info import WorkloadInfo
 
@@ -91,16 +92,23 @@ def reasons_text(reasons: Iterable[Reason], queue: ClusterQueueNode) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
-    """A waiting Workload in settled queues, which can be made anew and settled again without others.
+class Trial:
+    """A waiting Workload in settled queues, which can be made anew and settled again with other Workloads.
 
-    ``ends`` says when Workloads end, as far as that is known.
+    ``workloads`` are all of them by key, ``settled`` makes the queues with some. ``ends`` says when Workloads end, in
+    seconds since the epoch, as far as that is known.
     """
 
     admission: Admission
     info: WorkloadInfo
-    settled_without: Callable[[frozenset[str]], Admission]
+    workloads: Mapping[str, Workload]
+    settled: Callable[[Iterable[Workload]], Admission]
     ends: Mapping[str, float]
+
+    @property
+    def queue(self) -> ClusterQueueNode:
+        """The ClusterQueue that it waits for."""
+        return self.admission.state.cluster_queues[self.info.cluster_queue]
 
     def has_quota_without(self, ended: Iterable[WorkloadInfo]) -> bool:
         """Whether there is quota for it without some others, as long as no other Workload takes that."""
@@ -111,32 +119,34 @@ class _Trial:
         """Whether it is admitted once some others have ended."""
         if not self.has_quota_without(ended):
             return False
-        settled = self.settled_without(frozenset(one.key for one in ended))
+        keys = {one.key for one in ended}
+        settled = self.settled(workload for key, workload in self.workloads.items() if key not in keys)
         return self.info.key in settled.state.cluster_queues[self.info.cluster_queue].workloads
+
+    def admitted_as(self, changed: Workload) -> WorkloadInfo | None:
+        """The Workload as it is admitted now if it is changed; None if it is not, or only if others lose their quota.
+
+        ``changed`` has the same namespace and name.
+        """
+        settled = self.settled({**self.workloads, self.info.key: changed}.values())
+        queues = settled.state.cluster_queues
+        for name, queue in self.admission.state.cluster_queues.items():
+            if not queue.workloads.keys() <= queues[name].workloads.keys():
+                return None
+        return queues[self.info.cluster_queue].workloads.get(self.info.key)
 
     def end_of(self, info: WorkloadInfo) -> float:
         """When a Workload ends; infinite if that is not known."""
         return self.ends.get(info.key, math.inf)
 
 
-def why_waiting(
-    admission: Admission,
-    info: WorkloadInfo,
-    settled_without: Callable[[frozenset[str]], Admission],
-    ends: Mapping[str, float],
-) -> Iterator[str]:
-    """Lines about a Workload that waits in a settled :class:`Admission`.
-
-    ``settled_without`` makes these queues anew without the Workloads of some keys, settled again; ``ends`` says when
-    Workloads end, in seconds since the epoch.
-    """
-    queue = admission.state.cluster_queues[info.cluster_queue]
+def why_waiting(trial: Trial) -> Iterator[str]:
+    """Lines about a Workload that waits in settled queues."""
+    admission, info, queue = trial.admission, trial.info, trial.queue
     if found := obstacle(admission.state, admission.namespaces, info):
         yield f"not admitted: {found.problem}"
         return
-    waiting = admission.pending[queue.name].waiting()
-    keys = [one.key for one in waiting]
-    position = keys.index(info.key) + 1 if info.key in keys else 1
+    position, waiting = position_of(admission, info)
     assignment = assignment_now(admission, info)
     if assignment.mode is Mode.FIT:
         before = _job_name(waiting[0]) if waiting and position > 1 else ""
@@ -150,10 +160,17 @@ def why_waiting(
     if assignment.mode is Mode.NO_FIT and assignment.quota_reason in ("ExceedsMaxQuota", "NoMatchingFlavor"):
         yield "it is not admitted whatever ends"
         return
-    yield from _what_would_help(_Trial(admission, info, settled_without, ends))
+    yield from _what_would_help(trial)
 
 
-def _what_would_help(trial: _Trial) -> Iterator[str]:
+def position_of(admission: Admission, info: WorkloadInfo) -> tuple[int, list[WorkloadInfo]]:
+    """The position of a Workload in its ClusterQueue, from 1, and the Workloads that wait there in their order."""
+    waiting = list(admission.pending[info.cluster_queue].waiting())
+    keys = [one.key for one in waiting]
+    return keys.index(info.key) + 1 if info.key in keys else 1, waiting
+
+
+def _what_would_help(trial: Trial) -> Iterator[str]:
     root = root_of(trial.admission.state.cluster_queues[trial.info.cluster_queue])
     queues = list(root.subtree_queues()) if isinstance(root, CohortNode) else [root]
     running = [one for queue in queues if isinstance(queue, ClusterQueueNode) for one in queue.workloads.values()]
@@ -177,7 +194,7 @@ def _what_would_help(trial: _Trial) -> Iterator[str]:
     yield f"it would be admitted when {names} end{_time_text(max(map(trial.end_of, several)))}"
 
 
-def _first_to_end(trial: _Trial, running: Sequence[WorkloadInfo]) -> list[WorkloadInfo] | None:
+def _first_to_end(trial: Trial, running: Sequence[WorkloadInfo]) -> list[WorkloadInfo] | None:
     """The first Workloads in their order that have to end, without those that need not; None if all do not suffice."""
     everything = len(running)
     low = next((number for number in range(1, everything + 1) if trial.has_quota_without(running[:number])), None)

@@ -18,9 +18,12 @@ import numpy as np
 
 from kubestow.api.core import Pod
 from kubestow.api.formats.duration import Duration
+from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.gangs.remedies import larger_domains, pod_group_of
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.engine.job_forecasts import ForecastAnswer
+from kubestow.engine.job_forecasts import ForecastAnswer, Remedy, remedy_table
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, extenders_text
 from kubestow.errors import UnknownJob
 from kubestow.reports.model import Block, Paragraph, Table, counted
@@ -34,6 +37,7 @@ from kubestow_contrib.queues.planning import Delay, RunningJob, WaitingJob, avai
 _MOST_LISTED = 20
 #: So many running jobs are tried whether a job can do without their end.
 _MOST_TRIED = 200
+_NO_TOPOLOGY = "no topology constraint instead of {}"
 _ASSUMPTION = "if running jobs end when they are expected to, and no job comes before those that wait"
 
 
@@ -48,19 +52,12 @@ class EndingJob:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """A change with which a job would start now, and the nodes that its pods would get; verified by the engine."""
-
-    change: str
-    nodes: Mapping[str, int]
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class JobForecast(Displayed):
     """The answer about a job.
 
-    ``state`` is ``Running``, ``Admitted``, ``Startable``, ``Waiting``, ``Incomplete`` or ``Impossible``. ``position``
+    ``state`` is ``Running``, ``Admitted``, ``Startable``, ``Waiting``, ``Incomplete``, ``Impossible``, or ``Misplaced``
+    for one whose planned nodes are not in one domain of the topology that its pod group requires. ``position``
     counts the jobs that wait in all queues, from 1; 0 for a job that does not wait. ``start`` is None for a job that is
     not expected to start.
     """
@@ -99,7 +96,7 @@ class JobForecast(Displayed):
                 {"job": e.name, "queue": e.queue, "pods": e.pods, "expectedEnd": _text(e.end), "source": e.source}
                 for e in self.ends
             ],
-            "wouldStartNow": [{"change": each.change, "nodes": dict(each.nodes)} for each in self.remedies],
+            "wouldStartNow": [each.document() for each in self.remedies],
         }
 
     def blocks(self) -> Iterator[Block]:
@@ -117,7 +114,9 @@ class JobForecast(Displayed):
             yield Paragraph("it starts in the next round")
             return
         yield Paragraph(f"why not yet: {self.reason}")
-        if self.start is None:
+        if self.state == "Misplaced":
+            yield Paragraph("its queue lets it start, but its pods wait")
+        elif self.start is None:
             yield Paragraph("it is not expected to start")
         else:
             wait = Duration.of(seconds=round((self.start - self.time).total_seconds()))
@@ -133,11 +132,8 @@ class JobForecast(Displayed):
                 table.add(f"… {counted(len(self.ends) - _MOST_LISTED, 'more job')}", "", "", "", "")
             yield table
         if self.remedies:
-            table = Table("it would start now with", "on", right=())
-            for remedy in self.remedies:
-                table.add(remedy.change, _nodes_text(remedy.nodes))
-            yield table
-        elif self.state == "Waiting":
+            yield remedy_table(self.remedies)
+        elif self.state in ("Waiting", "Misplaced"):
             yield Paragraph("no change of the job alone was found with which it would start now")
 
 
@@ -156,6 +152,14 @@ class Forecast(ForecastAnswer):
             "jobs": [job.document() for job in self.jobs],
             "remarks": list(self.remarks),
         }
+
+    def why_not_yet(self) -> dict[str, str]:
+        """The reason of each job that waits."""
+        return {job.name: job.reason for job in self.jobs if job.reason}
+
+    def would_start_now(self) -> dict[str, Sequence[Remedy]]:
+        """The remedies of each job."""
+        return {job.name: job.remedies for job in self.jobs}
 
     def blocks(self) -> Iterator[Block]:
         """One answer after the other."""
@@ -202,6 +206,8 @@ class _Answers:
         count = len(self._situation.waiting) + 1
         every = replace(plugin.policy, mode="conservative", depth=count, reservations=count)
         self._complete = plan(self._situation, every)
+        self._jobs = {job.name: job for job in plugin.jobs.by_key.values()}
+        self._topology_keys: dict[str, str] = {}
         #: Without preemption: a change should not cost other jobs what they have done.
         self._policy = replace(plugin.policy, within_queue=False, reclaim=False)
 
@@ -224,8 +230,12 @@ class _Answers:
         if asked is None:
             return replace(answer, state="Incomplete")
         answer = replace(answer, position=self._plan.position[name])
-        if any(start.job.key == name for start in self._plan.starts):
-            return replace(answer, state="Startable", start=time)
+        started = next((start for start in self._plan.starts if start.job.key == name), None)
+        if started is not None:
+            if self._is_in_one_domain(name, started.placement):
+                return replace(answer, state="Startable", start=time)
+            reason = f"its planned nodes are not in one {self._topology_key(name)}, as its pod group requires"
+            return replace(answer, state="Misplaced", reason=reason, remedies=list(self._remedies(job, asked)))
         delay, expected = self._plan.delays[name], self._complete.delays.get(name)
         reservation = delay.reservation or (None if expected is None else expected.reservation)
         start = (
@@ -266,7 +276,6 @@ class _Answers:
         """
         rows = {row for each in reservation.placement.rows for row in each.tolist()}
         limits = {row for row, _ in asked.demand.limits}
-        jobs = {job.name: job for job in self._plugin.jobs.by_key.values()}
         found, needed = [], []
         for running in self._situation.running:
             end = max((each.end for each in running.occupations), default=np.inf)
@@ -276,7 +285,7 @@ class _Answers:
             in_limits = any(row in limits for each in running.occupations for row, _ in each.demand.limits)
             if running.key == asked.key or end > reservation.start or not (on_nodes or in_limits):
                 continue
-            job = jobs[running.key]
+            job = self._jobs[running.key]
             source = self._plugin.jobs.run_times.of(job).source
             found.append(EndingJob(job.name, job.queue, len(job.pods), datetime.fromtimestamp(end, UTC), source))
             if len(found) > _MOST_TRIED:
@@ -307,7 +316,8 @@ class _Answers:
 
     def _remedies(self, job: Job, asked: WaitingJob) -> Iterator[Remedy]:
         kinds = job.unplanned_kinds
-        yield from filter(None, (self._fewer_pods(asked, kinds), self._shorter(asked, kinds)))
+        changes = (self._fewer_pods(asked, kinds), self._shorter(asked, kinds), self._larger_domain(asked, kinds))
+        yield from filter(None, changes)
         if any(_selects(kind.example) for kind in kinds.values()):
             yield from self._other_nodes(asked, kinds)
         first = max(each.priority for each in self._situation.waiting) + 1
@@ -380,6 +390,40 @@ class _Answers:
         spec = msgspec.structs.replace(info.spec, node_selector=dict(labels), affinity=affinity)
         return self._scheduler.cache.shapes.info(msgspec.structs.replace(info.pod, spec=spec))
 
+    def _larger_domain(self, asked: WaitingJob, kinds: Mapping[bytes, KindOfPods]) -> Remedy | None:
+        """A larger domain than the one that its pod group requires, if the job is planned in one, or no requirement."""
+        required, placement = self._topology_key(asked.key), self._starts(asked, anywhere=True)
+        if not required or placement is None or self._is_in_one_domain(asked.key, placement):
+            return None
+        nodes = self._verified(kinds, placement)
+        if nodes is None:
+            return None
+        table = self._scheduler.cache.all_nodes()
+        keys = (key for key in larger_domains(table, required) if len(_domains_of(placement, table, key)) == 1)
+        key = next(keys, "")
+        return Remedy(
+            f"the topology level {key} instead of {required}" if key else _NO_TOPOLOGY.format(required), nodes
+        )
+
+    def _topology_key(self, name: str) -> str:
+        """The key of the topology domain in which the pod group of a job requires its pods to be; "" for none."""
+        known = self._topology_keys.get(name)
+        if known is None:
+            known = self._topology_keys[name] = self._read_topology_key(self._jobs[name])
+        return known
+
+    def _read_topology_key(self, job: Job) -> str:
+        info = next(iter(job.pods.values()))
+        gang = self._scheduler.profile(info.pod).gangs.gang_of(info)
+        group = None if gang is None else pod_group_of(gang, self._scheduler.cache.catalog(PodGroup))
+        terms = [] if group is None else group.spec.scheduling_constraints.topology
+        return terms[0].key if terms else ""
+
+    def _is_in_one_domain(self, name: str, placement: Placement) -> bool:
+        """Whether the nodes of a job are in one of the topology domains that its pod group requires, if it does."""
+        key = self._topology_key(name)
+        return not key or len(_domains_of(placement, self._scheduler.cache.all_nodes(), key)) == 1
+
     def _tried(self, changed: WaitingJob, kinds: Mapping[bytes, KindOfPods], text: str) -> Remedy | None:
         """The change if the job starts with it, and the engine accepts its pods."""
         placement = self._starts(changed)
@@ -388,11 +432,14 @@ class _Answers:
         nodes = self._verified(kinds, placement)
         return None if nodes is None else Remedy(text, nodes)
 
-    def _starts(self, changed: WaitingJob) -> Placement | None:
-        """Where a changed job starts now, None if it does not."""
+    def _starts(self, changed: WaitingJob, *, anywhere: bool = False) -> Placement | None:
+        """Where a changed job starts now, None if it does not, or not in one topology domain unless that is ignored."""
         waiting = [changed if each.key == changed.key else each for each in self._situation.waiting]
         made = plan(replace(self._situation, waiting=waiting), self._policy)
-        return next((start.placement for start in made.starts if start.job.key == changed.key), None)
+        placement = next((start.placement for start in made.starts if start.job.key == changed.key), None)
+        if placement is None or anywhere or self._is_in_one_domain(changed.key, placement):
+            return placement
+        return None
 
     def _verified(self, kinds: Mapping[bytes, KindOfPods], placement: Placement) -> dict[str, int] | None:
         """How many pods each node gets, if all filters of the profile accept them there one after the other."""
@@ -415,6 +462,12 @@ class _Answers:
         return found
 
 
+def _domains_of(placement: Placement, nodes: Nodes, key: str) -> set[int]:
+    """The numbers of the domains of a topology key in which the nodes of a placement are."""
+    domains = nodes.label(key)
+    return {number for rows in placement.rows for number in domains[rows].tolist()}
+
+
 def _copy(info: PodInfo, number: int, scheduler: OfflineScheduler) -> PodInfo:
     """A pod like another one, with a name of its own."""
     metadata = msgspec.structs.replace(
@@ -430,9 +483,3 @@ def _selects(info: PodInfo) -> bool:
 
 def _text(time: datetime | None) -> str | None:
     return None if time is None else f"{time:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _nodes_text(nodes: Mapping[str, int]) -> str:
-    named = [f"{name} ({count})" if count > 1 else name for name, count in sorted(nodes.items())]
-    more = f" and {counted(len(named) - 5, 'more node')}" if len(named) > 5 else ""
-    return ", ".join(named[:5]) + more

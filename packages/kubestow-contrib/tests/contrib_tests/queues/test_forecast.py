@@ -11,6 +11,7 @@ import pytest
 from contrib_tests.queues.jobs_of_pods import profile
 from core_tests.engine.input.manifests import Object, node, pod
 from kubestow.cli import main
+from kubestow.config import FeatureGates
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import InputError
@@ -62,7 +63,8 @@ def about(name: str, objects: list[Object], tmp_path: Path, **options: Any) -> J
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     cluster = ClusterObjects.load(path)
     pods = [each for each in cluster.pods if each.metadata.name.startswith(f"{name}-")]
-    found = forecast(cluster, pods, SchedulerOptions(configuration(**options)), f"job/{name}")
+    gates = FeatureGates(options.pop("gates", {}))
+    found = forecast(cluster, pods, SchedulerOptions(configuration(**options), gates=gates), f"job/{name}")
     assert isinstance(found, Forecast)
     return found.jobs[0]
 
@@ -116,6 +118,42 @@ def test_remedies_are_verified(tmp_path: Path) -> None:
         each["metadata"]["labels"]["kubernetes.io/hostname"] = each["metadata"]["name"]
     refused = about("asked", objects, tmp_path, flavors=flavors)
     assert {each.change for each in refused.remedies} == {"1 pod instead of 4"}
+
+
+GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+
+
+def in_one_rack(*names: str, cpus: str, pods: int) -> list[Object]:
+    """Nodes such as a0x, in block a and rack a0, and a job whose pod group has to be in one rack."""
+    nodes = [node(name, cpu=cpus, labels={"block": name[0], "rack": name[:2]}) for name in names]
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": pods}},
+        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+    }
+    metadata = {"name": "asked", "namespace": "default", "uid": "group"}
+    group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    return [*nodes, group, *job("asked", pods, cpu="1", schedulingGroup={"podGroupName": "asked"})]
+
+
+def test_a_job_that_is_planned_in_several_racks_is_told_from_one_that_starts(tmp_path: Path) -> None:
+    found = about("asked", in_one_rack("a0x", "a1x", cpus="2", pods=4), tmp_path, gates=GATES)
+
+    assert found.state == "Misplaced"
+    assert found.reason == "its planned nodes are not in one rack, as its pod group requires"
+    assert {each.change: dict(each.nodes) for each in found.remedies} == {
+        "2 pods instead of 4": {"a0x": 2},
+        "the topology level block instead of rack": {"a0x": 2, "a1x": 2},
+    }
+
+
+def test_no_requirement_is_proposed_if_no_larger_domain_has_the_planned_nodes(tmp_path: Path) -> None:
+    found = about("asked", in_one_rack("a0x", "b0x", cpus="2", pods=4), tmp_path, gates=GATES)
+
+    assert "no topology constraint instead of rack" in {each.change for each in found.remedies}
+
+
+def test_a_job_that_is_planned_in_one_rack_starts(tmp_path: Path) -> None:
+    assert about("asked", in_one_rack("a0x", "a0y", cpus="2", pods=4), tmp_path, gates=GATES).state == "Startable"
 
 
 def test_a_limit_is_named_with_the_jobs_that_count_for_it(tmp_path: Path) -> None:
@@ -187,3 +225,45 @@ def test_the_command_prints_the_answer(tmp_path: Path, capsys: pytest.CaptureFix
         main(["when", "pod/asked-0", "--cluster", str(dump), "--config", str(config), "-o", "json"])
     document = json.loads(capsys.readouterr().out)
     assert (document["forecastBy"], document["jobs"][0]["job"]) == ("JobQueues", "job/default/asked")
+
+
+def test_why_has_what_would_make_a_job_start_now(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dump, config = tmp_path / "dump.json", tmp_path / "queues.yaml"
+    objects = [node("a", cpu="4"), *job("first", 3, run="30m", on="a", cpu="1"), *job("asked", 2, cpu="1")]
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    config.write_text(json.dumps(configuration()))
+
+    def why(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as exited:
+            main(["why", "job/asked", "--cluster", str(dump), "--config", str(config), *arguments])
+        assert not exited.value.code
+        return capsys.readouterr().out
+
+    lines, about = why().splitlines(), json.loads(why("-o", "json"))["workload"]
+    assert "job/default/asked does not start yet: too little is free; short of cpu" in lines
+    assert "job/default/asked would start now with 1 pod instead of 2, on a" in lines
+    assert about["notYet"] == {"job/default/asked": "too little is free; short of cpu"}
+    assert about["wouldStartNow"] == {
+        "job/default/asked": [{"change": "1 pod instead of 2", "nodes": {"a": 1}, "flavors": []}]
+    }
+
+
+@pytest.mark.parametrize("command", ["when", "why"])
+def test_commands_answer_about_a_gang_in_no_queue(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ortools", reason="kubestow[solvers] is not installed")
+    dump = tmp_path / "dump.json"
+    objects = in_one_rack("a0x", "a1x", cpus="2", pods=4)
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    gates = ",".join(f"{name}=true" for name in GATES)
+
+    with pytest.raises(SystemExit) as exited:
+        main([command, "podgroup/asked", "--cluster", str(dump), "-n", "default", "--feature-gates", gates])
+
+    assert not exited.value.code
+    out = capsys.readouterr().out
+    assert "2 pods instead of 4" in out
+    assert "the topology level block instead of rack" in out
+    assert "no placement exists: at most 2 pods of the 4 that are needed can be placed" in out
+    assert ("forecast by the scheduler" in out) == (command == "when")

@@ -332,7 +332,9 @@ def _compare_simulations(
 
     with _as_files(workload, sides) as source:
         try:
-            cluster, arrivals = source.read(*(side.scheduler for side in sides), queued=queues.queued(workload))
+            cluster, arrivals = source.read(
+                *(side.scheduler for side in sides), queued=queues.queued(workload.clusters)
+            )
         except ConfigurationError:  # found before a live cluster is asked for its version
             problems = _problems(sides, [parse_minor(side.scheduler.emulated_version) for side in sides])
             if problems is None:

@@ -72,7 +72,7 @@ def simulate(
         raise click.UsageError("--cost-model and --optimal-limit need --optimal")
     if optimal:
         require_solvers("--optimal")
-    cluster, arrivals = workload.read(scheduler, queued=queues.queued(workload))
+    cluster, arrivals = workload.read(scheduler, queued=queues.queued(workload.clusters))
     setup = scheduler.read(cluster).decoded()
     cluster = workload.with_running_pods(cluster, setup)
     simulated = Simulation(

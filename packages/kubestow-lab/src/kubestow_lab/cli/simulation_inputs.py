@@ -16,6 +16,7 @@ from kubestow.cli.output import print_input
 
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow.engine.input.documents import SourceObject
     from kubestow.engine.job_admission import AdmissionQueues
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow_lab.simulation.arrivals import Arrivals
@@ -181,14 +182,18 @@ class QueueInput:
     kueue: bool
     queue_configuration: Path | None
 
-    def queued(self, workload: WorkloadInput) -> Callable[[dict[str, Any]], bool]:
-        """Which workloads wait in queues. Raises UsageError."""
-        if not self.kueue:
-            if self.queue_configuration is not None:
-                raise click.UsageError("--queue-configuration needs --kueue")
-            return lambda workload: False
-        if not workload.clusters:
+    def require_dump(self, clusters: Sequence[str]) -> None:
+        """Raise UsageError unless the cluster is a dump, or the queues do not decide."""
+        if not self.kueue and self.queue_configuration is not None:
+            raise click.UsageError("--queue-configuration needs --kueue")
+        if self.kueue and not clusters:
             raise click.UsageError("--kueue needs --cluster with a dump that has Kueue's objects")
+
+    def queued(self, clusters: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
+        """Which workloads wait in queues. Raises UsageError unless the cluster is a dump, and InputError."""
+        self.require_dump(clusters)
+        if not self.kueue:
+            return lambda workload: False
         from kubestow.engine.job_admission import find_admission_system
 
         return find_admission_system("kueue").takes
@@ -200,20 +205,24 @@ class QueueInput:
         """
         if not self.kueue:
             return None
+        open_queues = self.opener(arrivals.custom_resources)
+        open_queues(cluster, 0.0)
+        return lambda now: open_queues(cluster, now)
+
+    def opener(self, further: Sequence[SourceObject] = ()) -> Callable[[ClusterObjects, float], AdmissionQueues]:
+        """Makes the queues of any cluster, and ``further`` ones, at a time. Raises InputError, as does what is made."""
         from kubestow.engine.job_admission import find_admission_system
         from kubestow.errors import InputError
 
         system = find_admission_system("kueue")
 
-        def queues(now: float) -> AdmissionQueues:
-            further = arrivals.custom_resources
+        def open_queues(cluster: ClusterObjects, now: float) -> AdmissionQueues:
             found = system.open(cluster, further=further, configuration=self.queue_configuration, now=now)
             if found is None:
                 raise InputError("--kueue", "the cluster has no ClusterQueue, expected Kueue's objects in the dump")
             return found
 
-        queues(0.0)
-        return queues
+        return open_queues
 
     def arguments(self) -> Iterator[str]:
         """The same options on the command line of another installation."""

@@ -7,7 +7,7 @@ have ended. A job that is preempted starts anew when it is admitted again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -33,6 +33,26 @@ class _Job:
     outcome: JobOutcome
     pods: dict[str, Pod] = field(default_factory=dict)
     starts: int = 0
+
+
+def arrivals_of(group: JobPods, admission: Admission, time: float, *, start: int = 1) -> Iterator[Arrival]:
+    """The pods of a job, completed by ``admission``, as they arrive at a time; ``start`` counts the starts of the job.
+
+    Raises InvalidObject.
+    """
+    manifest = group.manifest
+    namespace = manifest["metadata"]["namespace"]
+    admission.admit(manifest, namespace)
+    pod = convert(Pod, manifest)
+    duration = seconds_in(manifest["metadata"].get("annotations") or {}, DURATION)
+    for name, labels in group.names:
+        metadata = msgspec.structs.replace(
+            pod.metadata,
+            name=name,
+            uid=f"pod/{namespace}/{name}" + (f"/{start}" if start > 1 else ""),
+            labels={**pod.metadata.labels, **labels},
+        )
+        yield Arrival(msgspec.structs.replace(pod, metadata=metadata), time, duration, manifest)
 
 
 class JobController(ArrivalListener):
@@ -152,26 +172,11 @@ class JobController(ArrivalListener):
         outcome.admitted, outcome.queue, outcome.flavors = self._timers.time(), change.queue, change.flavors
         outcome.pods = sum(len(group.names) for group in change.pods)
         for group in change.pods:
-            for arrival in self._arrivals(change.job, job.starts, group):
+            for arrival in arrivals_of(group, self._admission, self._timers.time(), start=job.starts):
                 self._adopt(change.job, arrival.pod)
                 self._cluster.arrive(arrival)
         if not job.pods:
             self._finish(change.job)
-
-    def _arrivals(self, key: str, start: int, group: JobPods) -> Iterable[Arrival]:
-        manifest = group.manifest
-        namespace = manifest["metadata"]["namespace"]
-        self._admission.admit(manifest, namespace)
-        pod = convert(Pod, manifest)
-        duration = seconds_in(manifest["metadata"].get("annotations") or {}, DURATION)
-        for name, labels in group.names:
-            metadata = msgspec.structs.replace(
-                pod.metadata,
-                name=name,
-                uid=f"pod/{namespace}/{name}" + (f"/{start}" if start > 1 else ""),
-                labels={**pod.metadata.labels, **labels},
-            )
-            yield Arrival(msgspec.structs.replace(pod, metadata=metadata), self._timers.time(), duration, manifest)
 
     def _stop(self, key: str) -> None:
         job = self._jobs[key]

@@ -1,157 +1,134 @@
-"""A defragmentation plan: which pods to evict, in which order, so that a gang fits.
+"""Plans of defragmentation: which pods to evict, in which order, so that a gang fits, or that whole domains are free.
 
 Pods that a controller replaces may move. A constraint model of the gang and of these pods finds a placement of all with
-the fewest moves. The plan is then carried out in the engine: the nodes that the gang is to get are cordoned, and the
-node of each pod until its replacement has one; pods are evicted one after the other as disruption budgets allow; each
-replacement goes where the scheduler puts it, and at the end the gang is placed. A plan that does not end well is not a
-plan.
+the fewest moves; a gang that has to be in one topology domain, or in segments per domain, is placed so, and where
+domains of a label, such as racks, are to be freed, no pod that may move is left in as many of them.
+
+The plan is then carried out in the engine: the nodes that are to be free are cordoned, and the nodes of the pods of a
+step until their replacements have nodes; pods are evicted as disruption budgets allow, which is to say that the pods of
+a budget move in as many steps as it takes; each replacement goes where the scheduler puts it, and at the end the gang
+is placed. A plan that does not end well is not a plan.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Pod
+from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.descheduling.defragmentation.plan import DefragmentationPlan, FreedDomains, PlannedMove, stays_with_node
+from kubestow.descheduling.defragmentation.rehearsal import Rehearsal
 from kubestow.engine.cluster_api.replacements import replacing_controller
 from kubestow.engine.gangs.gang_model import Answer, GangModel, Quota
-from kubestow.engine.gangs.gang_problem import OTHERS, formulate_gang
-from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, SearchOptions, quota_of
+from kubestow.engine.gangs.gang_problem import OTHERS, Confinement, GangProblem, formulate_gang
+from kubestow.engine.gangs.gang_search import GangSearch, SearchOptions, nodes_within, quota_of
+from kubestow.engine.gangs.verification import Verifier
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.kinds import assumed_uid
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
-from kubestow.engine.placement.engine_placement import EnginePlacement
+from kubestow.engine.placement.engine_placement import Assignment
 from kubestow.engine.placement.modelled_pods import why_not_modelled
 from kubestow.errors import InputError
 from kubestow.framework.gang import Gang
 from kubestow.framework.profile import Profile
-from kubestow.reports.model import Block, Paragraph, Table, counted
-from kubestow.reports.text import Displayed
+from kubestow.framework.status import Status
+from kubestow.reports.model import counted
+from kubestow.rules.disruption import EvictionBudgets
 from kubestow_lab.simulation.arrivals import Arrivals
-from kubestow_lab.what_if.node_removal import EvictionBudgets
 
 Amounts = NDArray[np.int64]
 
 #: So many solutions are carried out in the engine before the search ends.
 _MOST_ATTEMPTS = 20
+#: In so many orders the moves of a solution are carried out at most.
+_MOST_ORDERS = 8
+#: So many domains that cannot be emptied are named, each with a pod that stays.
+_MOST_NAMED = 3
+_KEPT_FROM_FITTING = "the scheduler puts the replacements where they keep the gang from fitting"
+_KEPT_FROM_BEING_FREE = "the scheduler finds no other nodes for the replacements, or not in an order that is possible"
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedMove:
-    """The eviction of a pod, and the node that its replacement gets."""
+class DomainsToFree:
+    """So many domains of a topology key that are to be free; of nodes of these names only, unless it is None."""
 
-    pod: str
-    source: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class DefragmentationPlan(Displayed):
-    """How a gang gets its nodes: cordon some, evict pods in this order, and uncordon them for the gang.
-
-    The node that a pod leaves is cordoned too, until the pod that replaces it has a node.
-
-    ``fewest`` is a number of moves that no plan can do without; ``problem`` says why there is no plan, and is empty if
-    there is one.
-    """
-
-    name: str
-    pods: int
-    cordoned: tuple[str, ...] = ()
-    moves: tuple[PlannedMove, ...] = ()
-    assignments: tuple[tuple[str, str], ...] = ()
-    fewest: int = 0
-    problem: str = ""
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is a plan; one without moves if the gang fits already."""
-        return not self.problem
-
-    def document(self) -> dict[str, Any]:
-        """The plan as data for JSON and YAML."""
-        return {
-            "kind": "DefragmentationPlan",
-            "gang": self.name,
-            "pods": self.pods,
-            "exists": self.exists,
-            "problem": self.problem,
-            "fewestMoves": self.fewest,
-            "cordon": list(self.cordoned),
-            "moves": [{"pod": move.pod, "from": move.source, "to": move.target} for move in self.moves],
-            "assignments": [{"pod": pod, "node": node_name} for pod, node_name in self.assignments],
-        }
-
-    def blocks(self) -> Iterator[Block]:
-        """The steps in their order."""
-        if self.problem:
-            yield Paragraph(f"{self.name}: no plan: {self.problem}")
-            return
-        nodes = len({node_name for _, node_name in self.assignments})
-        if not self.moves:
-            yield Paragraph(
-                f"{self.name}: {counted(self.pods, 'pod fits', 'pods fit')} as it is, on {counted(nodes, 'node')}"
-            )
-            return
-        after = f"after {counted(len(self.moves), 'move')}"
-        yield Paragraph(
-            f"{self.name}: {counted(self.pods, 'pod fits', 'pods fit')} on {counted(nodes, 'node')} {after}"
-        )
-        if self.fewest == len(self.moves):
-            yield Paragraph("no plan has fewer moves", note=True)
-        yield Paragraph(
-            f"cordon {', '.join(self.cordoned)}; then evict one after the other, each from a cordoned node:"
-        )
-        table = Table("pod", "from", "to")
-        for move in self.moves:
-            table.add(move.pod, move.source, move.target)
-        yield table
-        yield Paragraph("then uncordon the nodes, and create the gang")
+    count: int
+    topology_key: str = "kubernetes.io/hostname"
+    nodes: frozenset[str] | None = None
 
 
 def plan_defragmentation(
     cluster: ClusterObjects,
-    arrivals: Arrivals,
+    arrivals: Arrivals | None,
     options: SchedulerOptions | None = None,
     *,
+    free: DomainsToFree | None = None,
     max_moves: int = 20,
     search: SearchOptions | None = None,
 ) -> DefragmentationPlan:
-    """A plan with at most so many moves for the pods of a workload, which are one gang.
+    """A plan with at most so many moves for the pods of a workload, which are one gang, or for domains to ``free``.
 
-    The minimum of their pod group has to fit, or all of them if they are in none. Raises InputError without OR-Tools,
-    without pods and for pods of several gangs; ConfigurationError and PluginError.
+    The minimum of their pod group has to fit, or all of them if they are in none; with both, in the freed domains.
+    Pods of DaemonSets and static pods stay on freed nodes. Raises InputError without OR-Tools, without pods, for pods
+    of several gangs, and for a topology key that no node has as a label; ConfigurationError and PluginError.
     """
-    pods = [arrival.pod for arrival in arrivals.pods]
-    if not pods:
-        raise InputError("the workload", "has no pods that can be used, expected those of a gang")
-    with_gang = cluster.altered(
-        pods=[*cluster.pods, *pods],
-        objects=[*cluster.objects, *arrivals.objects],
-        custom_resources=[*cluster.custom_resources, *arrivals.custom_resources],
-    )
-    return _Planner(with_gang, pods, options or SchedulerOptions(), max_moves, search or SearchOptions()).plan()
+    pods = [] if arrivals is None else [arrival.pod for arrival in arrivals.pods]
+    if arrivals is None and free is None:
+        raise InputError("the plan", "is for nothing, expected a workload or domains to free")
+    if arrivals is not None:
+        if not pods:
+            raise InputError("the workload", "has no pods that can be used, expected those of a gang")
+        cluster = cluster.altered(
+            pods=[*cluster.pods, *pods],
+            objects=[*cluster.objects, *arrivals.objects],
+            custom_resources=[*cluster.custom_resources, *arrivals.custom_resources],
+        )
+    options, search = options or SchedulerOptions(), search or SearchOptions()
+    plan = _Planner(cluster, pods, options, free, max_moves, search).plan()
+    return replace(plan, moves=tuple(map(_with_known_uid, plan.moves)))
+
+
+def _with_known_uid(move: PlannedMove) -> PlannedMove:
+    """The move without the uid of its pod if the file of the cluster has none."""
+    namespace, _, name = move.pod.partition("/")
+    return replace(move, uid="") if move.uid == assumed_uid("Pod", namespace, name) else move
 
 
 class _Planner:
+    """One search. ``_stays`` says of the pods that must not move, by uid, why."""
+
     def __init__(
-        self, cluster: ClusterObjects, pods: Sequence[Pod], options: SchedulerOptions, most: int, search: SearchOptions
+        self,
+        cluster: ClusterObjects,
+        pods: Sequence[Pod],
+        options: SchedulerOptions,
+        free: DomainsToFree | None,
+        most: int,
+        search: SearchOptions,
     ) -> None:
-        self._cluster, self._options, self._most, self._search = cluster, options, most, search
+        self._cluster, self._options, self._free, self._most, self._search = cluster, options, free, most, search
         self._uids = {pod.metadata.uid for pod in pods}
+        self._pods = {pod.metadata.uid: pod for pod in cluster.pods}
         self._scheduler = OfflineScheduler(cluster, options)
         self._profile, self._gang = self._find_gang(pods)
-        self._name = str(self._gang.name)
+        freed = None if free is None else FreedDomains(free.topology_key, free.count)
+        self._none = DefragmentationPlan(str(self._gang.name) if pods else "", len(pods), freed=freed)
         self._budgets = EvictionBudgets(cluster.objects)
+        self._stays: dict[str, str] = {}
 
     def _find_gang(self, pods: Sequence[Pod]) -> tuple[Profile, Gang]:
         """The gang of all pods with its profile; Raises InputError if they have several."""
+        if not pods:
+            profile = next(iter(self._scheduler.profiles.values()))
+            return profile, Gang("", "", 0, 0.0, Members({}.keys()))
         profile = self._scheduler.profile(pods[0])
         infos = [self._scheduler.cache.shapes.info(pod) for pod in pods]
         gangs = {None if gang is None else gang.name: gang for gang in map(profile.gangs.gang_of, infos)}
@@ -166,57 +143,100 @@ class _Planner:
         return profile, gang
 
     def plan(self) -> DefragmentationPlan:
-        as_it_is = GangSearch(self._scheduler.cache, self._profile, self._search).find(self._gang)
-        if as_it_is.is_placed:
-            return self._plan_of(as_it_is, (), (), 0)
-        if as_it_is.undecided.startswith("not searched"):
-            return DefragmentationPlan(self._name, len(self._uids), problem=as_it_is.undecided)
-        movable = self._movable()
-        if not movable:
-            problem = "no pod can be moved: each has no controller, no disruption left, volumes or claims"
-            return DefragmentationPlan(self._name, len(self._uids), problem=problem)
-        return self._with_moves(movable)
+        if self._free is None:
+            as_it_is = GangSearch(self._scheduler.cache, self._profile, self._search).find(self._gang)
+            if as_it_is.is_placed:
+                return self._plan_of(as_it_is.assignments)
+            if as_it_is.undecided.startswith("not searched"):
+                return replace(self._none, problem=as_it_is.undecided)
+        elif reason := self._why_not_modelled():
+            return replace(self._none, problem=reason)
+        movable, protected = self._movable()
+        found = self._with_moves(movable, self._budgets)
+        if found.exists or not protected:
+            return found
+        regardless = self._with_moves(movable | protected, None)
+        reasons = {
+            f"{self._pods[move.uid].key} has to move, but {self._budgets.reason(self._pods[move.uid])}"
+            for move in regardless.moves
+            if move.uid in protected
+        }
+        return replace(found, problem="; ".join(sorted(reasons))) if reasons else found
 
-    def _movable(self) -> dict[str, PodInfo]:
-        """The pods that may be evicted and can be modelled, without their nodes, by uid."""
-        found: dict[str, PodInfo] = {}
-        for pod in self._cluster.pods:
-            profile = self._scheduler.profiles.get(pod.spec.scheduler_name)
-            if pod.metadata.uid in self._uids or not pod.spec.node_name or profile is not self._profile:
+    def _why_not_modelled(self) -> str:
+        """Why the gang is not part of a model; "" if it can be."""
+        members = self._gang.members.pods.values()
+        reasons = {reason for info in members if (reason := why_not_modelled(self._profile, info, with_gang=True))}
+        return f"not searched further: a pod {min(reasons)}" if reasons else ""
+
+    def _movable(self) -> tuple[dict[str, PodInfo], dict[str, PodInfo]]:
+        """The pods that may be evicted and can be modelled, without their nodes, by uid; and those that only a budget
+        protects."""
+        movable: dict[str, PodInfo] = {}
+        protected: dict[str, PodInfo] = {}
+        for uid, pod in self._pods.items():
+            if uid in self._uids or not pod.spec.node_name:
                 continue
             info = self._scheduler.cache.shapes.info(unbound(pod))
-            if info.terminating or replacing_controller(pod) is None:
-                continue
-            if not why_not_modelled(profile, info) and self._budgets.evictable([pod]):
-                found[info.uid] = info
-        return found
+            profile = self._scheduler.profiles.get(pod.spec.scheduler_name)
+            if profile is not self._profile:
+                self._stays[uid] = f"is of the scheduler {pod.spec.scheduler_name}"
+            elif info.terminating:
+                self._stays[uid] = "is being deleted"
+            elif replacing_controller(pod) is None:
+                self._stays[uid] = "has no controller that would replace it elsewhere"
+            elif reason := why_not_modelled(profile, info):
+                self._stays[uid] = reason
+            elif self._budgets.evictable([pod]):
+                movable[uid] = info
+            else:
+                protected[uid] = info
+                self._stays[uid] = f"is protected: {self._budgets.reason(pod)}"
+        return movable, protected
 
-    def _with_moves(self, movable: dict[str, PodInfo]) -> DefragmentationPlan:
+    # -- a solution of the model, carried out in the engine ------------------------------------------------------------
+
+    def _with_moves(self, movable: Mapping[str, PodInfo], budgets: EvictionBudgets | None) -> DefragmentationPlan:
         """The plan with the fewest moves that the engine accepts."""
+        if not movable and self._free is None:
+            return replace(self._none, problem=self._why_none_moves())
         emptied = OfflineScheduler(
-            self._cluster.altered(pods=[pod for pod in self._cluster.pods if pod.metadata.uid not in movable]),
-            self._options,
+            self._cluster.altered(pods=[pod for uid, pod in self._pods.items() if uid not in movable]), self._options
         )
         [profile] = [each for each in emptied.profiles.values() if each.scheduler_name == self._profile.scheduler_name]
         members = self._gang.members
         waiting = [info for uid, info in members.pods.items() if uid not in members.placed]
         problem = formulate_gang(emptied.cache, profile, self._gang, waiting, list(movable.values()))
         moving = frozenset(number for number, kind in enumerate(problem.kinds) if kind.group == OTHERS)
-        quota = quota_of(self._gang, problem)
-        both = Quota(parts=(quota, Quota(moving, len(movable))), count=2)
-        existing = np.zeros((len(problem.kinds), len(problem.node_names)), np.int64)
-        rows = {name: row for row, name in enumerate(problem.node_names)}
-        nodes = {pod.metadata.uid: pod.spec.node_name for pod in self._cluster.pods}
-        for number in moving:
-            for info in problem.kinds[number].pods:
-                existing[number, rows[nodes[info.uid]]] += 1
+        own = frozenset(range(len(problem.kinds))) - moving
+        placements = profile.gangs.generate_placements(self._gang, waiting, emptied.cache.all_nodes()) if own else None
+        if isinstance(placements, Status):
+            return replace(self._none, problem=placements.message)
+        if placements is not None:
+            choices = np.array([nodes_within(emptied.cache, placement) for placement in placements], np.bool_)
+            choices = choices.reshape(-1, len(problem.node_names))
+            problem = replace(problem, confinements=[*problem.confinements, Confinement(own, choices)])
+        domains: Mapping[str, NDArray[np.intp]] = {}
+        if self._free is not None:
+            domains, reason = self._domains_to_empty(emptied, self._free, movable)
+            if reason:
+                return replace(self._none, problem=reason)
+        if self._free is not None and not problem.kinds:  # no pod may move, and none has to
+            freed = list(domains)[: self._free.count]
+            nodes = {problem.node_names[row] for name in freed for row in domains[name].tolist()}
+            return self._plan_of((), cordoned=nodes, freed=freed)
+        existing = self._existing(problem, moving)
+        quota = Quota(parts=(quota_of(self._gang, problem), Quota(moving, len(movable))), count=2)
         everywhere = np.ones(len(problem.node_names), np.bool_)
-        model = GangModel(problem, everywhere, both, merges_nodes=False, seed=self._search.seed)
+        model = GangModel(problem, everywhere, quota, merges_nodes=False, seed=self._search.seed)
         model.keep_in_place(existing, self._most)
+        if self._free is not None:
+            model.empty_domains(list(domains.values()), self._free.count, moving, own)
         reason, fewest = "", 0
-        for _ in range(_MOST_ATTEMPTS):
+        for attempt in range(_MOST_ATTEMPTS):
             solution = model.solve(self._search.limit)
-            fewest = max(fewest, solution.bound)
+            if not attempt:  # with solutions excluded, which other nodes may make possible, the bound is none of plans
+                fewest = solution.bound
             if solution.placed is None:
                 reason = reason or (
                     f"none with at most {counted(self._most, 'move')}"
@@ -224,67 +244,211 @@ class _Planner:
                     else "none was found in time"
                 )
                 break
-            leaving: list[tuple[PodInfo, str]] = []
-            for number in sorted(moving):
-                gone = Counter(
-                    {
-                        problem.node_names[column]: int(count)
-                        for column, count in enumerate(existing[number] - solution.placed[number])
-                        if count > 0
-                    }
-                )
-                for info in problem.kinds[number].pods:
-                    if gone[nodes[info.uid]] > 0:
-                        gone[nodes[info.uid]] -= 1
-                        leaving.append((info, nodes[info.uid]))
-            taken = {
-                problem.node_names[column]
-                for number in range(len(problem.kinds))
-                if number not in moving
-                for column in np.flatnonzero(solution.placed[number]).tolist()
-            }
-            found = self._carried_out(leaving, sorted(taken), fewest)
+            leaving = self._leaving(problem, moving, existing, solution.placed)
+            found = self._carried_out(_Solution(problem, own, solution.placed, domains), leaving, budgets, fewest)
             if found is not None:
                 return found
-            reason = "the scheduler puts the replacements where they keep the gang from fitting"
+            reason = _KEPT_FROM_FITTING if self._gang.members.pods else _KEPT_FROM_BEING_FREE
             model.forbid(solution.placed)
-        return DefragmentationPlan(self._name, len(self._uids), fewest=fewest, problem=reason)
+        return replace(self._none, fewest=fewest, problem=reason)
+
+    def _why_none_moves(self) -> str:
+        counts = Counter(self._stays.values())
+        reasons = ", ".join(f"{counted(number, 'pod')} {reason}" for reason, number in sorted(counts.items()))
+        return f"no pod can be moved: {reasons or 'none is on a node'}"
+
+    def _domains_to_empty(
+        self, emptied: OfflineScheduler, free: DomainsToFree, movable: Collection[str]
+    ) -> tuple[dict[str, NDArray[np.intp]], str]:
+        """The domains that can be emptied, those that are empty already included, with their rows (intp); or why there
+        are not enough.
+
+        Raises InputError if no node has the label.
+        """
+        nodes = emptied.cache.all_nodes()
+        values, of_node = nodes.label_values(free.topology_key), nodes.label(free.topology_key)
+        numbers = [number for number in np.unique(of_node).tolist() if number != MISSING]
+        by_name = {str(values[number]): np.flatnonzero(of_node == number) for number in numbers}
+        if not by_name:
+            raise InputError(free.topology_key, "no node of the cluster has this label")
+        selected = {
+            name: rows
+            for name, rows in sorted(by_name.items())
+            if free.nodes is None or free.nodes.issuperset(nodes.names[row] for row in rows.tolist())
+        }
+        domain_of = {nodes.names[row]: name for name, rows in selected.items() for row in rows.tolist()}
+        obstacles: dict[str, str] = {}
+        for node in self._cluster.nodes:
+            if node.spec.unschedulable and (name := domain_of.get(node.metadata.name)) is not None:
+                obstacles.setdefault(name, f"node {node.metadata.name} is cordoned")
+        for pod in self._remaining(movable):
+            if (name := domain_of.get(pod.spec.node_name)) is not None:
+                obstacles.setdefault(name, f"{pod.key} {self._stays[pod.metadata.uid]}")
+        found = {name: rows for name, rows in selected.items() if name not in obstacles}
+        if len(found) >= free.count:
+            return found, ""
+        reasons = [f"{name}: {reason}" for name, reason in sorted(obstacles.items())]
+        more = [f"{len(reasons) - _MOST_NAMED:,} more"] if len(reasons) > _MOST_NAMED else []
+        named = "; ".join(["", *reasons[:_MOST_NAMED], *more])
+        return found, f"{len(found):,} of {counted(len(selected), 'domain')} can be emptied{named}"
+
+    def _remaining(self, moved: Collection[str]) -> Iterator[Pod]:
+        """The pods that stay on their nodes when some (uids) move, those of DaemonSets and static ones aside."""
+        for uid, pod in self._pods.items():
+            is_placed = pod.spec.node_name and pod.metadata.deletion_timestamp is None
+            if is_placed and not stays_with_node(pod) and uid not in moved and uid not in self._uids:
+                yield pod
+
+    def _existing(self, problem: GangProblem, moving: Collection[int]) -> Amounts:
+        """How many pods of the kinds that may move each node has, int64 (kinds, nodes)."""
+        existing = np.zeros((len(problem.kinds), len(problem.node_names)), np.int64)
+        rows = {name: row for row, name in enumerate(problem.node_names)}
+        for number in moving:
+            for info in problem.kinds[number].pods:
+                existing[number, rows[self._pods[info.uid].spec.node_name]] += 1
+        return existing
+
+    def _leaving(
+        self, problem: GangProblem, moving: Collection[int], existing: Amounts, placed: Amounts
+    ) -> list[PodInfo]:
+        """The pods that are not on their nodes any more in a solution."""
+        found: list[PodInfo] = []
+        for number in sorted(moving):
+            gone = dict(zip(problem.node_names, (existing[number] - placed[number]).tolist(), strict=True))
+            for info in problem.kinds[number].pods:
+                source = self._pods[info.uid].spec.node_name
+                if gone[source] > 0:
+                    gone[source] -= 1
+                    found.append(info)
+        return found
 
     def _carried_out(
-        self, leaving: Sequence[tuple[PodInfo, str]], cordoned: Sequence[str], fewest: int
+        self, solution: _Solution, leaving: Sequence[PodInfo], budgets: EvictionBudgets | None, fewest: int
     ) -> DefragmentationPlan | None:
         """The plan in which pods leave their nodes and the gang follows; None if the scheduler decides otherwise."""
+        freed = [] if self._free is None else solution.emptied(leaving, self._pods, self._free.count)
+        cordoned = {solution.problem.node_names[row] for name in freed for row in solution.domains[name].tolist()}
+        cordoned |= set() if freed else solution.nodes_of_gang()
+        for order in self._orders(solution, leaving):
+            found = self._rehearsed(solution, order, cordoned, budgets)
+            if found is not None:
+                return self._plan_of(*found, cordoned, freed, fewest)
+        return None
+
+    def _orders(self, solution: _Solution, leaving: Sequence[PodInfo]) -> Iterator[list[PodInfo]]:
+        """Orders in which pods may leave: those that request most first, and others at random."""
+        shares = solution.shares()
+        order, random = sorted(leaving, key=lambda info: -shares[info.uid]), Random(self._search.seed)
+        for _ in range(_MOST_ORDERS if len(order) > 1 else 1):
+            yield list(order)
+            random.shuffle(order)
+
+    def _rehearsed(
+        self,
+        solution: _Solution,
+        leaving: Sequence[PodInfo],
+        cordoned: Collection[str],
+        budgets: EvictionBudgets | None,
+    ) -> tuple[Sequence[Assignment], Sequence[PlannedMove]] | None:
+        """The nodes of the gang once pods have moved in an order, and the moves; None if that is not possible."""
         cache = self._scheduler.cache
-        open_nodes = np.ones(len(cache.nodes), np.bool_)
-        open_nodes[[cache.nodes.rows[name] for name in cordoned]] = False
-        engine = EnginePlacement(cache, self._scheduler.profiles)
+        with Rehearsal(cache, self._scheduler.profiles, cordoned) as rehearsal:
+            moves = self._arranged(rehearsal, leaving, budgets)
+            if moves is None:
+                return None
+            if self._free is None:
+                answer = GangSearch(cache, self._profile, self._search).find(self._gang)
+                return (answer.assignments, moves) if answer.is_placed else None
+            assignments = Verifier(cache, self._profile).verify(solution.problem, solution.of_gang()).assignments
+            return None if assignments is None else (assignments, moves)
+
+    def _arranged(
+        self, rehearsal: Rehearsal, leaving: Sequence[PodInfo], budgets: EvictionBudgets | None
+    ) -> list[PlannedMove] | None:
+        """The moves in their steps, each with as many as budgets and free amounts allow; None if some are not possible.
+
+        A pod needs a node while those that leave in the same step are still there, so that they need not have ended.
+        """
         moves: list[PlannedMove] = []
-        with cache.simulate() as simulation:
-            waiting = list(leaving)
-            while waiting:
-                for position, (info, source) in enumerate(waiting):
-                    simulation.remove_pod(info.uid)
-                    others = open_nodes.copy()
-                    others[cache.nodes.rows[source]] = False
-                    target = engine.place_anywhere(info, others)
-                    if target:
-                        moves.append(PlannedMove(info.key, source, target))
-                        del waiting[position]
-                        break
-                    simulation.add_pod(info, source)
-                else:
-                    return None
-            found = GangSearch(cache, self._profile, self._search).find(self._gang)
-            return self._plan_of(found, cordoned, moves, fewest) if found.is_placed else None
+        waiting, step = list(leaving), 0
+        while waiting:
+            step += 1
+            rehearsal.begin_step()
+            together: list[Pod] = []
+            for info in list(waiting):
+                pod = self._pods[info.uid]
+                if budgets is not None and len(budgets.evictable([*together, pod])) <= len(together):
+                    continue
+                if target := rehearsal.move(info, pod.spec.node_name):
+                    together.append(pod)
+                    waiting.remove(info)
+                    controller = replacing_controller(pod)
+                    name = "" if controller is None else f"{controller.kind}/{controller.name}"
+                    moves.append(PlannedMove(info.key, pod.spec.node_name, target, step, info.uid, name))
+            if not together:
+                return None
+        return moves
 
     def _plan_of(
-        self, found: GangAnswer, cordoned: Sequence[str], moves: Sequence[PlannedMove], fewest: int
+        self,
+        assignments: Sequence[Assignment],
+        moves: Sequence[PlannedMove] = (),
+        cordoned: Collection[str] = (),
+        freed: Sequence[str] = (),
+        fewest: int = 0,
     ) -> DefragmentationPlan:
-        return DefragmentationPlan(
-            self._name,
-            len(self._uids),
-            tuple(cordoned),
-            tuple(moves),
-            tuple((info.key, node_name) for info, node_name in found.assignments),
-            fewest,
+        moved = {move.uid for move in moves}
+        staying = (pod for pod in self._remaining(moved) if pod.spec.node_name in cordoned)
+        return replace(
+            self._none,
+            cordoned=tuple(sorted(cordoned)),
+            moves=tuple(moves),
+            assignments=tuple((info.key, node_name) for info, node_name in assignments),
+            staying=tuple((pod.key, pod.spec.node_name) for pod in staying),
+            freed=None if self._none.freed is None else replace(self._none.freed, domains=tuple(sorted(freed))),
+            fewest=fewest,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _Solution:
+    """A solution of the model: the pods of each kind by node, int64 (kinds, nodes).
+
+    ``own`` are the kinds of the gang, ``domains`` the rows (intp) of the domains that can be emptied, by name.
+    """
+
+    problem: GangProblem
+    own: frozenset[int]
+    placed: Amounts
+    domains: Mapping[str, NDArray[np.intp]]
+
+    def shares(self) -> dict[str, float]:
+        """The largest share of what is free of a resource that each pod requests, by uid."""
+        free = {name: max(1, int(amounts.sum())) for name, amounts in self.problem.free.items()}
+        return {
+            info.uid: max((amount / free[name] for name, amount in kind.requests.items()), default=0.0)
+            for kind in self.problem.kinds
+            for info in kind.pods
+        }
+
+    def of_gang(self) -> Amounts:
+        """The pods of the gang alone."""
+        is_own = np.isin(np.arange(len(self.placed)), list(self.own))
+        return np.where(is_own[:, None], self.placed, 0)
+
+    def nodes_of_gang(self) -> set[str]:
+        """The nodes that pods of the gang get."""
+        return {self.problem.node_names[row] for row in np.flatnonzero(self.of_gang().any(axis=0)).tolist()}
+
+    def emptied(self, leaving: Sequence[PodInfo], pods: Mapping[str, Pod], count: int) -> list[str]:
+        """So many of the domains that have no pod any more that may move: those of the gang first, then those that
+        pods leave."""
+        others = self.placed - self.of_gang()
+        gang, sources = self.nodes_of_gang(), {pods[info.uid].spec.node_name for info in leaving}
+        empty = {
+            name: {self.problem.node_names[row] for row in rows.tolist()}
+            for name, rows in self.domains.items()
+            if not others[:, rows].any()
+        }
+        order = sorted(empty, key=lambda name: (gang.isdisjoint(empty[name]), sources.isdisjoint(empty[name]), name))
+        return order[:count]

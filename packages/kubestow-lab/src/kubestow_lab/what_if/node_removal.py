@@ -11,7 +11,6 @@ The replacements are scheduled by a :class:`~kubestow_lab.simulation.simulation.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +18,6 @@ from typing import Any
 import msgspec
 
 from kubestow.api.core import Node, Pod, Taint
-from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.resource import ResourceClaim, ResourceSlice
 from kubestow.api.selector_text import parse_selector
 from kubestow.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
@@ -33,7 +31,7 @@ from kubestow.engine.cluster_api.replacements import (
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, similar
 from kubestow.errors import InputError, InvalidSelector
-from kubestow.rules.disruption import BudgetIndex, is_disruption, is_exempt
+from kubestow.rules.disruption import EvictionBudgets
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
 from kubestow_lab.simulation.plugin_failures import PluginFailure
@@ -264,52 +262,8 @@ class _Removal:
             nodes=tuple(sorted(self.names)),
             pods=tuple(self.fates[pod.metadata.uid] for pod in self.affected),
             preempted=tuple(self._preempted.values()),
+            after=self.cluster.altered(nodes=self.nodes, pods=self._pods, objects=self.objects),
             rounds=self._rounds,
             remarks=tuple(self._remarks),
             plugin_failures=tuple(self._failures),
         )
-
-
-class EvictionBudgets:
-    """The disruptions that the budgets of a cluster still allow, as the API counts them for evictions."""
-
-    def __init__(self, objects: Iterable[Any]) -> None:
-        budgets = [obj for obj in objects if isinstance(obj, PodDisruptionBudget)]
-        self._index = BudgetIndex(budgets)
-        self._allowed = {_key(budget): budget.status.disruptions_allowed for budget in budgets}
-
-    def _covering(self, pod: Pod) -> list[tuple[str, str]]:
-        """The budgets that an eviction counts against: none for a pod that has not started, or is exempt."""
-        metadata = pod.metadata
-        if not is_disruption(pod.status.phase, is_terminating=metadata.deletion_timestamp is not None):
-            return []
-        covering = self._index.limiting(metadata.namespace, metadata.labels)
-        return [] if len(covering) == 1 and is_exempt(pod.status, covering[0]) else [_key(one) for one in covering]
-
-    def evictable(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Those of some pods that may be evicted at the same time. The API refuses a pod with several budgets."""
-        used, found = Counter[tuple[str, str]](), []
-        for pod in pods:
-            covering = self._covering(pod)
-            if len(covering) > 1 or any(used[key] >= self._allowed[key] for key in covering):
-                continue
-            used.update(covering)
-            found.append(pod)
-        return found
-
-    def use(self, pods: Iterable[Pod]) -> None:
-        """Count pods that were evicted and have not come back."""
-        for pod in pods:
-            for key in self._covering(pod):
-                self._allowed[key] -= 1
-
-    def reason(self, pod: Pod) -> str:
-        """Why a pod may not be evicted."""
-        names = [name for _, name in self._covering(pod)]
-        if len(names) > 1:
-            return f"more than one PodDisruptionBudget selects it: {', '.join(names)}"
-        return f"PodDisruptionBudget {names[0]} allows no further disruption"
-
-
-def _key(budget: PodDisruptionBudget) -> tuple[str, str]:
-    return budget.metadata.namespace, budget.metadata.name

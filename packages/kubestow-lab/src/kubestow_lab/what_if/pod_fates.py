@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.reports.model import Block, Paragraph, Table, counted
 from kubestow.reports.text import Displayed
 from kubestow_lab.simulation.outcomes import PodOutcome
@@ -62,12 +63,14 @@ class NodeRemoval(Displayed):
     """The nodes that were removed, the fate of their pods, and the pods of other nodes that were evicted for these.
 
     ``rounds`` is the number of rounds of a drain. ``remarks`` and ``plugin_failures`` are those of the simulations.
+    ``after`` is the cluster as it is then, without the pods that are lost.
     """
 
     cause: str
     nodes: tuple[str, ...]
     pods: tuple[PodFate, ...]
     preempted: tuple[PodOutcome, ...]
+    after: ClusterObjects
     rounds: int = 1
     remarks: tuple[str, ...] = ()
     plugin_failures: tuple[PluginFailure, ...] = ()

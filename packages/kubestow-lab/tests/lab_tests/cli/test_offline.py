@@ -647,6 +647,7 @@ def test_a_gate_that_the_version_does_not_have_is_refused(run: Callable[..., Run
 
 
 def test_a_defragmentation_plan_and_its_absence(run: Callable[..., Run], tmp_path: Path) -> None:
+    """Without the uids that the dump does not have, so that the plan is one for a live cluster too."""
     moving = pod("web", cpu="1", nodeName="a")
     moving["metadata"]["ownerReferences"] = [
         {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
@@ -657,6 +658,8 @@ def test_a_defragmentation_plan_and_its_absence(run: Callable[..., Run], tmp_pat
     found = json.loads(run("what-if", "defragment", "--cluster", dump, "--for", gang, "-o", "json").out)
     none = run("what-if", "defragment", "--cluster", dump, "--for", larger)
 
-    assert found["moves"] == [{"pod": "default/web", "from": "a", "to": "b"}]
+    [move] = found["moves"]
+    expected = {"pod": "default/web", "uid": "", "controller": "ReplicaSet/web", "from": "a", "to": "b", "step": 1}
+    assert move == expected
     assert (found["cordon"], found["fewestMoves"]) == (["a"], 1)
     assert (none.status, none.out) == (1, "the workload: no plan: none with at most 20 moves\n")

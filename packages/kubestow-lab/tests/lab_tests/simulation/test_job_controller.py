@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,9 @@ class OneAtATime:
     def end(self, job: str, now: float) -> None:
         self._admitted.remove(job)
 
+    def withdraw(self, nodes: Collection[str], now: float) -> list[str]:
+        return []
+
     def next_decision(self) -> float | None:
         return None
 
@@ -95,6 +98,9 @@ class OneAtATime:
 
     def why(self, owner: Owner) -> list[str]:
         return []
+
+    def forecast(self, owner: Owner) -> None:
+        return None
 
 
 def job(name: str, time: float, *, pods: int = 2, duration: str = "100s") -> ArrivingJob:

@@ -53,7 +53,7 @@ COMMANDS: dict[str, _Command] = {
     "simulate": _Command(None, "Schedule a workload on a cluster read from files.", _LAB),
     "compare": _Command(None, "Compare two configurations or plugins on the same workload.", _LAB),
     "capacity": _Command(None, "Count how many more pods of a template fit.", _LAB),
-    "what-if": _Command(None, "Ask what would happen if nodes were drained, lost or added.", _LAB),
+    "what-if": _Command(None, "Ask what would happen if nodes were drained, lost or added, or quotas changed.", _LAB),
     "expander": _Command(None, "Serve cluster-autoscaler's gRPC expander, and simulations.", _LAB),
     "tune": _Command(None, "Search plugin weights and arguments that suit a workload.", _LAB),
     "experiment": _Command(None, "Compare policies on traces with several seeds and confidence intervals.", _LAB),

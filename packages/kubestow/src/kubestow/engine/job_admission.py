@@ -2,12 +2,13 @@
 
 A package that knows such queues registers an :class:`AdmissionSystem` under the entry point group
 ``kubestow.admission_systems``, by its name. A simulation submits jobs to its queues, creates the pods of those that
-start, and tells when they have ended; ``kubestow why`` asks why a job waits. All times are in seconds since the epoch.
+start, and tells when they have ended; ``kubestow why`` asks why a job waits, and ``kubestow when`` how long. All times
+are in seconds since the epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
+from kubestow.engine.job_forecasts import ForecastAnswer
 from kubestow.errors import InputError
 
 Object = dict[str, Any]
@@ -80,6 +82,15 @@ class JobState:
     message: str = ""
 
 
+class QuotaChange(NamedTuple):
+    """Another nominal amount, such as ``16`` or ``1500m``, of a resource in a kind of nodes (``flavor``) of a queue."""
+
+    queue: str
+    flavor: str
+    resource: str
+    amount: str
+
+
 class QueueResources(NamedTuple):
     """Where an API server serves the objects of queues: ``versions`` that are understood, the preferred one first."""
 
@@ -104,6 +115,12 @@ class AdmissionQueues(Protocol):
     def end(self, job: str, now: float) -> None:
         """All pods of a job have ended, or it did."""
 
+    def withdraw(self, nodes: Collection[str], now: float) -> Sequence[str]:
+        """Have the jobs that were assigned places on nodes that are gone wait again; their keys.
+
+        Jobs that were not assigned places keep what they have.
+        """
+
     def next_decision(self) -> float | None:
         """When to decide again, although nothing happens until then; None if never."""
 
@@ -118,6 +135,9 @@ class AdmissionQueues(Protocol):
 
         The kind of the ``owner`` may be in lower case, and in the plural.
         """
+
+    def forecast(self, owner: Owner) -> ForecastAnswer | None:
+        """When a job starts, and what would make it start now; None if it is in no queue. ``owner`` is as above."""
 
 
 class AdmissionSystem(Protocol):
@@ -142,6 +162,9 @@ class AdmissionSystem(Protocol):
 
         ``configuration`` is a file with that of the queues' controller. Raises InputError.
         """
+
+    def with_quotas(self, sources: Sequence[SourceObject], changes: Iterable[QuotaChange]) -> list[SourceObject]:
+        """The custom resources of a cluster with other quotas. Raises InputError for a quota that does not exist."""
 
 
 def find_admission_system(name: str) -> AdmissionSystem:

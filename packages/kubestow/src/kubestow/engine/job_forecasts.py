@@ -6,7 +6,8 @@ or queue system. All of them are asked, and the first that knows a job answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -14,9 +15,47 @@ from kubestow.api.core import Pod
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import InputError, UnknownJob
+from kubestow.reports.model import Table, counted
 from kubestow.reports.text import Displayed
 
 _ENTRY_POINT_GROUP = "kubestow.forecasts"
+
+
+#: So many nodes of a remedy are named to people.
+_MOST_NODES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change with which a job would start now; verified by what decides about its start.
+
+    ``nodes`` are the numbers of pods on the nodes that they would get, ``flavors`` the kinds of nodes, as far as they
+    are known.
+    """
+
+    change: str
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    flavors: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The nodes or flavors, for people."""
+        named = [f"{name} ({count:,})" if count > 1 else name for name, count in sorted(self.nodes.items())]
+        named = named or [f"flavor {name}" for name in self.flavors]
+        more = f" and {counted(len(named) - _MOST_NODES, 'more node')}" if len(named) > _MOST_NODES else ""
+        return ", ".join(named[:_MOST_NODES]) + more
+
+    def document(self) -> dict[str, Any]:
+        """The remedy as data for JSON and YAML."""
+        return {"change": self.change, "nodes": dict(self.nodes), "flavors": list(self.flavors)}
+
+
+def remedy_table(remedies: Sequence[Remedy]) -> Table:
+    """The changes, each with where the pods would be."""
+    table = Table("it would start now with", "on", right=())
+    for remedy in remedies:
+        table.add(remedy.change, remedy.where)
+    return table
 
 
 class ForecastAnswer(Displayed):
@@ -28,6 +67,19 @@ class ForecastAnswer(Displayed):
     def document(self) -> dict[str, Any]:
         """The answer as data for JSON and YAML."""
         raise NotImplementedError
+
+    @property
+    def waits(self) -> bool:
+        """Whether the jobs wait for the queues that answer; True by default."""
+        return True
+
+    def why_not_yet(self) -> Mapping[str, str]:
+        """Why each job that waits does not start, by its name; none by default."""
+        return {}
+
+    def would_start_now(self) -> Mapping[str, Sequence[Remedy]]:
+        """The changes with which each job that waits would start now, by its name; none by default."""
+        return {}
 
 
 Forecaster = Callable[[ClusterObjects, Sequence[Pod], SchedulerOptions, str], ForecastAnswer]

@@ -5,10 +5,11 @@ Preemption counts budgets in its own way (semantics 9.3, :mod:`kubestow.plugins.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from kubestow.api.core import PodStatus
+from kubestow.api.core import Pod, PodStatus
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.selectors import Selector, compile_selector
 from kubestow.errors import InvalidSelector
@@ -85,3 +86,48 @@ def denial(budget: PodDisruptionBudget, *, used: int = 0) -> Denial | None:
     if healthy <= desired:
         return Denial(f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently")
     return Denial(f"The disruption budget {name} does not allow evicting pods currently")
+
+
+class EvictionBudgets:
+    """The disruptions that the budgets among the ``objects`` of a cluster still allow, as evictions use them up."""
+
+    def __init__(self, objects: Iterable[Any]) -> None:
+        budgets = [obj for obj in objects if isinstance(obj, PodDisruptionBudget)]
+        self._index = BudgetIndex(budgets)
+        self._allowed = {_key(budget): budget.status.disruptions_allowed for budget in budgets}
+
+    def covering(self, pod: Pod) -> list[PodDisruptionBudget]:
+        """The budgets that an eviction counts against: none for a pod that has not started, or is exempt."""
+        metadata = pod.metadata
+        if not is_disruption(pod.status.phase, is_terminating=metadata.deletion_timestamp is not None):
+            return []
+        covering = self._index.limiting(metadata.namespace, metadata.labels)
+        return [] if len(covering) == 1 and is_exempt(pod.status, covering[0]) else covering
+
+    def evictable(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Those of some pods that may be evicted at the same time. The API refuses a pod with several budgets."""
+        used, found = Counter[tuple[str, str]](), []
+        for pod in pods:
+            covering = [_key(budget) for budget in self.covering(pod)]
+            if len(covering) > 1 or any(used[key] >= self._allowed[key] for key in covering):
+                continue
+            used.update(covering)
+            found.append(pod)
+        return found
+
+    def use(self, pods: Iterable[Pod]) -> None:
+        """Count pods that were evicted and have not come back."""
+        for pod in pods:
+            for budget in self.covering(pod):
+                self._allowed[_key(budget)] -= 1
+
+    def reason(self, pod: Pod) -> str:
+        """Why a pod may not be evicted."""
+        names = [budget.metadata.name for budget in self.covering(pod)]
+        if len(names) > 1:
+            return f"more than one PodDisruptionBudget selects it: {', '.join(names)}"
+        return f"PodDisruptionBudget {names[0]} allows no further disruption"
+
+
+def _key(budget: PodDisruptionBudget) -> tuple[str, str]:
+    return budget.metadata.namespace, budget.metadata.name

@@ -1,4 +1,7 @@
-"""``kubestow deschedule``: evict pods by a descheduler policy, or report what it would do, with descheduler's flags."""
+"""``kubestow deschedule``: evict pods by a descheduler policy or a plan, or report what that would do.
+
+The flags are the descheduler's.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=FlagCommand, catalog=DESCHEDULE)
 def deschedule(flags: Flags) -> int:
-    """Evict pods by a DeschedulerPolicy, once or in a loop.
+    """Evict pods by a DeschedulerPolicy, once or in a loop, or by a plan of defragmentation.
 
     With --dry-run nothing is evicted: the report names the pods that would be, from where and why, and where the
     scheduler would put those that come back. The cluster of a dry run is a dump, or the live one of a kubeconfig.
@@ -35,6 +38,11 @@ def deschedule(flags: Flags) -> int:
     from kubestow.descheduling.strategies.plugin_registry import find_plugins
     from kubestow.files import read_file
 
+    if flags["plan"] is not None:
+        return _carry_out(flags)
+    for name in ("cordon", "move-timeout"):
+        if name in flags.changed:
+            raise InputError(f"--{name}", "is for a plan (--plan)")
     if flags["policy-config-file"] is None:
         raise InputError("--policy-config-file", "must be set")
     registry, file = find_plugins(flags["plugin"]), flags["policy-config-file"]
@@ -111,6 +119,60 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
     )
     asyncio.run(run_until(running, wait_for_signal()))
     return status
+
+
+# -- a plan ------------------------------------------------------------------------------------------------------------
+
+
+def _carry_out(flags: Flags) -> int:
+    """Carry out a plan, or check whether it holds. Raises KubestowError. The exit status is 1 if it was stopped."""
+    from kubestow.cli.ending import run_until, wait_for_signal
+    from kubestow.cli.flags import effective
+    from kubestow.client.rest.transport import RateLimit
+    from kubestow.descheduling.defragmentation.plan import read_plan
+    from kubestow.descheduling.defragmentation.progress import progress_of
+    from kubestow.descheduling.program.plan_execution import (
+        ExecutionOptions,
+        PlanExecution,
+        PlanExecutor,
+        rehearsal_of,
+    )
+    from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow.files import read_file, read_standard_input
+
+    for name in ("policy-config-file", "now", "rescheduling", "descheduling-interval", "leader-elect"):
+        if name in flags.changed:
+            raise InputError(f"--{name}", "is for a policy, not for a plan")
+    if flags["move-timeout"].nanoseconds < 0:
+        raise InputError("--move-timeout", f"must not be negative, got {flags['move-timeout']}")
+    file = flags["plan"]
+    plan = read_plan(read_standard_input() if str(file) == "-" else read_file(file), str(file))
+    ended: list[PlanExecution] = []
+    if flags["cluster"]:
+        if not flags["dry-run"]:
+            raise InputError("--cluster", "a plan can only be carried out on a live cluster; use --dry-run")
+        cluster = ClusterObjects.load(*flags["cluster"])
+        progress = progress_of(plan, cluster, _scheduler_input(flags).read(cluster), cordons=flags["cordon"])
+        ended.append(rehearsal_of(plan, progress, server_version=cluster.server_version))
+    else:
+        effective.set_up_logs(flags)
+        options = ExecutionOptions(
+            dry_run=flags["dry-run"],
+            cordons=flags["cordon"],
+            move_timeout=flags["move-timeout"].seconds,
+            scheduler=_scheduler_input(flags).read_for_server(),
+            rate_limit=RateLimit(flags["client-connection-qps"], flags["client-connection-burst"]),
+        )
+        running = PlanExecutor(plan, options).run(
+            kubeconfig=flags["client-connection-kubeconfig"] or flags["kubeconfig"],
+            master=flags["master"],
+            context=flags["context"],
+            on_end=ended.append,
+        )
+        asyncio.run(run_until(running, wait_for_signal()))
+    for execution in ended:
+        print_result(execution.document, execution, flags["output"])
+    return int(any(execution.problem for execution in ended) or not ended)
 
 
 # -- dry run -----------------------------------------------------------------------------------------------------------

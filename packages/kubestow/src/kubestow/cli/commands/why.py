@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from kubestow.cli.input.cluster import LiveObjects
     from kubestow.client.rest.transport import Transport
     from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow.engine.job_admission import AdmissionQueues
+    from kubestow.engine.job_forecasts import ForecastAnswer
+    from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
 #: The path of each workload controller's collection in the API, and the names that kubectl takes for its kind.
 _WORKLOADS = {
@@ -154,6 +157,14 @@ class PodSelection:
         raise InputError(subject, "has no owner, expected the job that it stands for")
 
 
+queue_configuration_option = click.option(
+    "--queue-configuration",
+    default="",
+    metavar="FILE",
+    help="Configuration of the controller of job queues, such as Kueue's, for a job that waits in one.",
+)
+
+
 @click.command()
 @optional_pod_name_argument
 @namespace_option
@@ -161,12 +172,7 @@ class PodSelection:
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help="The pending pods that it selects, as app=web.")
 @cluster_options
 @scheduler_options
-@click.option(
-    "--queue-configuration",
-    default="",
-    metavar="FILE",
-    help="Configuration of the controller of job queues, such as Kueue's, for a job that waits in one.",
-)
+@queue_configuration_option
 @output_option(*OUTPUTS)
 def why(
     name: str,
@@ -293,6 +299,8 @@ def _why_pods(
     if state is not None:
         described.append(Paragraph(workload_state(workload.kind, state)))
     described += [Paragraph(line) for line in queued]
+    forecast = _forecast(cluster, pods, options, str(workload)) if found.count else None
+    described += [Paragraph(line) for line in _forecast_lines(forecast)]
 
     def document() -> dict[str, Any]:
         about: dict[str, Any] = {"kind": workload.kind, "namespace": namespace, "name": workload.name}
@@ -300,6 +308,10 @@ def _why_pods(
             about["status"] = state.get("status") or {}
         if queued:
             about["queue"] = queued
+        if forecast is not None:
+            remedies = forecast.would_start_now().items()
+            about["notYet"] = dict(forecast.why_not_yet())
+            about["wouldStartNow"] = {name: [each.document() for each in some] for name, some in remedies}
         return found.document() | {"workload": about | {"pods": len(pods)}}
 
     blocks = [*described, *((Paragraph(""), *found.blocks()) if found.causes else ())]
@@ -309,15 +321,57 @@ def _why_pods(
 
 def _why_queued(workload: Workload, namespace: str, cluster: ClusterObjects, configuration: str) -> list[str]:
     """What job queues in the cluster say about a workload, in lines; none if none of them has it. Raises InputError."""
-    from kubestow.engine.job_admission import Owner, admission_systems
+    from kubestow.engine.job_admission import Owner
+
+    owner = Owner(workload.kind, namespace, workload.name)
+    return next((list(lines) for _, queues in _job_queues(cluster, configuration) if (lines := queues.why(owner))), [])
+
+
+def forecast_queued(
+    workload: Workload, namespace: str, cluster: ClusterObjects, configuration: str
+) -> tuple[str, ForecastAnswer] | None:
+    """When a workload starts that waits in job queues of the cluster before it has pods, after their name.
+
+    None if none of them has it. Raises InputError.
+    """
+    from kubestow.engine.job_admission import Owner
+
+    owner = Owner(workload.kind, namespace, workload.name)
+    answers = ((name, queues.forecast(owner)) for name, queues in _job_queues(cluster, configuration))
+    return next(((name, answer) for name, answer in answers if answer is not None), None)
+
+
+def _job_queues(cluster: ClusterObjects, configuration: str) -> Iterator[tuple[str, AdmissionQueues]]:
+    """The queues in the cluster that admit whole jobs, with the names of their projects. Raises InputError."""
+    from kubestow.engine.job_admission import admission_systems
     from kubestow.engine.virtual_time import EPOCH
 
     now = cluster.time(EPOCH).timestamp()
-    for system in admission_systems().values():
+    for name, system in admission_systems().items():
         queues = system.open(cluster, configuration=configuration or None, now=now)
-        if queues is not None and (lines := queues.why(Owner(workload.kind, namespace, workload.name))):
-            return list(lines)
-    return []
+        if queues is not None:
+            yield name, queues
+
+
+def _forecast(cluster: ClusterObjects, pods: list[Pod], options: SchedulerOptions, name: str) -> ForecastAnswer | None:
+    """When the jobs of some pods start, as what holds them back says; None if nothing does."""
+    from kubestow.engine.gangs.group_forecast import forecast_start
+
+    try:
+        return forecast_start(cluster, pods, options, name)[1]
+    except InputError:
+        return None
+
+
+def _forecast_lines(forecast: ForecastAnswer | None) -> Iterator[str]:
+    """Why jobs do not start yet, and with which changes they would start now."""
+    if forecast is None:
+        return
+    for job, reason in forecast.why_not_yet().items():
+        yield f"{job} does not start yet: {reason}"
+    for job, remedies in forecast.would_start_now().items():
+        for remedy in remedies:
+            yield f"{job} would start now with {remedy.change}" + (f", on {remedy.where}" if remedy.where else "")
 
 
 def read_selected(

@@ -45,6 +45,26 @@ DESCHEDULE = FlagCatalog(
             ),
             Flag("disable-metrics", BOOL, False, "Do not serve metrics."),
         ),
+        "Defragmentation plan": (
+            Flag(
+                "plan",
+                PATH,
+                None,
+                "Carry out this plan of `kubestow what-if defragment -o json`, instead of a policy; - is stdin.",
+            ),
+            Flag(
+                "cordon",
+                BOOL,
+                False,
+                "Cordon the nodes that the plan frees, and until their pods are replaced those that pods leave.",
+            ),
+            Flag(
+                "move-timeout",
+                DURATION,
+                Duration.of(seconds=300),
+                "How long a budget may refuse an eviction of the plan, and a replacement be without a node.",
+            ),
+        ),
         "Dry run": (
             Flag("cluster", STRINGS, (), "Dump or folder with the cluster, instead of a live one; - is stdin."),
             Flag(

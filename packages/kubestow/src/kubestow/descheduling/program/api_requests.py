@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from kubestow.api.json_text import UNDECODABLE
+from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.http_json import JSONServer, query_vector
 from kubestow.client.object_requests import list_pages
 from kubestow.client.rest.credentials import SERVICE_ACCOUNT
@@ -31,8 +32,12 @@ from kubestow.descheduling.eviction import Eviction, Refusal, RefusedBy
 from kubestow.descheduling.interface import ExtensionPoint, Registry
 from kubestow.descheduling.snapshot import QueryResult, QuerySample
 from kubestow.engine.input.documents import Problems, SourceObject, parse_objects
+from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import APIError, InputError, KubestowError, Unreachable
 from kubestow.log_fields import fields
+from kubestow.plugins.registry import find_pod_group_apis
+from kubestow.rules.minors import Minor
+from kubestow.scheduling.events.resources import with_custom
 from kubestow.scheduling.interfaces import Resource
 
 _log = logging.getLogger(__name__)
@@ -47,6 +52,25 @@ _PATHS = (
 )
 _METRICS = ("/apis/metrics.k8s.io/v1beta1/nodes", "/apis/metrics.k8s.io/v1beta1/pods")
 _NOT_FOUND, _FORBIDDEN = 404, 403
+
+
+async def find_scheduling_resources(cluster: ClusterClient) -> list[Resource]:
+    """The resources that scheduling depends on, in the versions that the API server has.
+
+    Raises APIError and Unreachable.
+    """
+    await cluster.versions.discover()
+    return [cluster.versions.addressed(each) for each in with_custom(api.kind for api in find_pod_group_apis())]
+
+
+async def emulating_server(options: SchedulerOptions, cluster: ClusterClient) -> SchedulerOptions:
+    """Options with the API server's minor version, unless they name one. Raises InputError, APIError, Unreachable."""
+    if options.emulated_version:
+        return options
+    version = await cluster.server_version()
+    emulated = str(Minor.of_server(version))
+    _log.info("Emulating the API server's version", extra=fields(server=version, emulated=emulated))
+    return msgspec.structs.replace(options, emulated_version=emulated)
 
 
 async def list_cluster(
@@ -163,9 +187,7 @@ class APIEvictions:
         """Request an eviction and wait for the response. Raises LoopStopped. Not to be called on the event loop."""
         if self._stopped:
             raise LoopStopped("stopped")
-        metadata = eviction.pod.metadata
-        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
-        request = self._transport.request("POST", path, msgspec.json.encode(_body(eviction)))
+        request = self._transport.request("POST", *eviction_request(eviction))
         self._request = asyncio.run_coroutine_threadsafe(request, self._loop)
         try:
             self._request.result()
@@ -176,13 +198,16 @@ class APIEvictions:
         return None
 
 
-def _body(eviction: Eviction) -> dict[str, Any]:
-    """An Eviction of exactly this pod: another one of its name, created since, is not evicted."""
+def eviction_request(eviction: Eviction) -> tuple[str, bytes]:
+    """The path and the body of a request for an eviction.
+
+    It is one of exactly this pod: another one of its name, created since, is not evicted.
+    """
     metadata = eviction.pod.metadata
     options: dict[str, Any] = {"preconditions": {"uid": metadata.uid}}
     if eviction.grace_period is not None:
         options["gracePeriodSeconds"] = eviction.grace_period
-    return {
+    body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {
@@ -192,3 +217,4 @@ def _body(eviction: Eviction) -> dict[str, Any]:
         },
         "deleteOptions": options,
     }
+    return f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction", msgspec.json.encode(body)

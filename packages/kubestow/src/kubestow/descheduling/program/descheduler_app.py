@@ -9,8 +9,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from msgspec import structs
-
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.leader_election import LeaseTimings, lease_candidate
 from kubestow.client.rest.credentials import Credentials, load_credentials
@@ -21,7 +19,13 @@ from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
 from kubestow.descheduling.eviction import EvictionObserver
 from kubestow.descheduling.interface import Registry
 from kubestow.descheduling.loop import Descheduler
-from kubestow.descheduling.program.api_requests import APIEvictions, list_cluster, query_results
+from kubestow.descheduling.program.api_requests import (
+    APIEvictions,
+    emulating_server,
+    find_scheduling_resources,
+    list_cluster,
+    query_results,
+)
 from kubestow.descheduling.program.observers import (
     REPORTING_CONTROLLER,
     DeschedulerMetrics,
@@ -36,13 +40,10 @@ from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.log_fields import fields
-from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.process import Heartbeat, WallClock
-from kubestow.rules.minors import Minor
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.environment import Leadership, NoLeaderElection
-from kubestow.scheduling.events.resources import with_custom
-from kubestow.scheduling.interfaces import Clock, EventRecord
+from kubestow.scheduling.interfaces import Clock, EventRecord, Resource
 from kubestow.serving.options import ServingOptions
 from kubestow.serving.secure_server import SecureServer
 
@@ -100,6 +101,7 @@ class DeschedulerApp:
         self._random = Random(options.seed)
         self._descheduler: Descheduler | None = None
         self._leadership: Leadership = NoLeaderElection()
+        self._for_scheduling: list[Resource] = []
         self.metrics = DeschedulerMetrics()
 
     async def run(
@@ -129,24 +131,14 @@ class DeschedulerApp:
             if self._options.interval:
                 await cluster.wait_for_api_server()
             if self._options.mode is not None:
-                await cluster.versions.discover()
-                await self._emulate_version_of(cluster)
+                self._for_scheduling = await find_scheduling_resources(cluster)
+                scheduler = await emulating_server(self._options.scheduler, cluster)
+                self._options = replace(self._options, scheduler=scheduler)
             limit = self._options.rate_limit
             limiter = TokenBucketRateLimiter(limit, clock=self._clock) if limit.qps > 0 else None
             transport = await stack.enter_async_context(Transport(credentials, clock=self._clock, rate_limiter=limiter))
             self._leadership = await stack.enter_async_context(self._candidate(credentials, cluster))
             await self._lead(transport, cluster)
-
-    async def _emulate_version_of(self, cluster: ClusterClient) -> None:
-        """Ask the scheduler of the API server's minor version, unless the options name one. Raises InputError."""
-        scheduler = self._options.scheduler
-        if scheduler.emulated_version:
-            return
-        version = await cluster.server_version()
-        scheduler = structs.replace(scheduler, emulated_version=str(Minor.of_server(version)))
-        self._options = replace(self._options, scheduler=scheduler)
-        emulated = scheduler.emulated_version
-        _log.info("Emulating the API server's version", extra=fields(server=version, emulated=emulated))
 
     def _candidate(self, credentials: Credentials, cluster: ClusterClient) -> AbstractAsyncContextManager[Leadership]:
         """The candidate of the Lease; without one, a candidate that always leads."""
@@ -198,11 +190,8 @@ class DeschedulerApp:
             await self._clock.sleep(max(0.0, interval - seconds))
 
     async def _run_once(self, transport: Transport, cluster: ClusterClient) -> None:
-        mode, problems = self._options.mode, Problems()
-        metrics = self._policy.uses_metrics_server
-        kinds = with_custom(api.kind for api in find_pod_group_apis()) if mode is not None else ()
-        for_scheduling = [cluster.versions.addressed(resource) for resource in kinds]
-        sources = await list_cluster(transport, for_scheduling=for_scheduling, metrics=metrics, problems=problems)
+        problems, metrics = Problems(), self._policy.uses_metrics_server
+        sources = await list_cluster(transport, for_scheduling=self._for_scheduling, metrics=metrics, problems=problems)
         results = await query_results(self._policy, self._registry, transport)
         loop = asyncio.get_running_loop()
         evictions = APIEvictions(transport, loop)

@@ -325,6 +325,27 @@ class GangModel:
         self._model.add(self._sum(moved) <= most)
         self._moved = self._sum(moved)
 
+    def empty_domains(
+        self, domains: Sequence[NDArray[np.intp]], count: int, leaving: Collection[int], confined: Collection[int]
+    ) -> None:
+        """Have ``count`` domains without pods of the kinds ``leaving``, and all pods of the kinds ``confined`` in them.
+
+        ``domains`` are the nodes (intp) of each that can be emptied. The model must not merge nodes.
+        """
+        emptied = [self._model.new_bool_var("") for _ in domains]
+        self._model.add(self._sum(emptied) == count)
+        of_node = {int(node): literal for nodes, literal in zip(domains, emptied, strict=True) for node in nodes}
+        for kind, variables in enumerate(self._placed):
+            for number, variable in variables.items():
+                is_emptied = of_node.get(self._cells[number].first)
+                if is_emptied is None:
+                    if kind in confined:
+                        self._model.add(variable == 0)
+                elif kind in confined:
+                    self._model.add(variable == 0).only_enforce_if(is_emptied.negated())
+                elif kind in leaving:
+                    self._model.add(variable == 0).only_enforce_if(is_emptied)
+
     def forbid(self, placed: Amounts) -> None:
         """Exclude one solution, of a model that does not merge nodes."""
         differs = []

@@ -94,6 +94,11 @@ def with_identity(obj: Any, kind: str, namespace: str) -> Any:
     metadata = obj.metadata
     if metadata.uid and metadata.namespace == namespace:
         return obj
-    uid = metadata.uid or f"{kind}/{namespace}/{metadata.name}".lower()
+    uid = metadata.uid or assumed_uid(kind, namespace, metadata.name)
     metadata = msgspec.structs.replace(metadata, namespace=namespace, uid=uid)
     return msgspec.structs.replace(obj, metadata=metadata)
+
+
+def assumed_uid(kind: str, namespace: str, name: str) -> str:
+    """The uid of an object of a file that has none there."""
+    return f"{kind}/{namespace}/{name}".lower()

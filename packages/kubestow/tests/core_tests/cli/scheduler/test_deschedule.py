@@ -185,3 +185,73 @@ def test_a_broken_policy_file_is_one_line(files: Path, capsys: pytest.CaptureFix
     assert status == 1
     assert err.startswith("kubestow: policy.yaml: invalid YAML: ")
     assert err.count("\n") == 1
+
+
+# -- plans of defragmentation ------------------------------------------------------------------------------------------
+
+
+def write_plan(folder: Path, **changes: Any) -> None:
+    move = {
+        "step": 1,
+        "pod": "default/web-0",
+        "uid": "uid-web-0",
+        "controller": "ReplicaSet/web",
+        "from": "n1",
+        "to": "n2",
+    }
+    plan = {"kind": "DefragmentationPlan", "gang": "train", "cordon": ["n1"], "moves": [move], **changes}
+    (folder / "plan.json").write_text(json.dumps(plan))
+
+
+def run_plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | str | None, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["deschedule", "--plan", "plan.json", *arguments])
+    captured = capsys.readouterr()
+    return ended.value.code, captured.out, captured.err
+
+
+def test_a_plan_is_rehearsed_on_a_dump(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_dump(files, [pod("web-0", "n1")])
+    write_plan(files)
+
+    status, out, _ = run_plan(capsys, "--cluster", "dump.json", "--dry-run", "--cordon", "-o", "json")
+    table = run_plan(capsys, "--cluster", "dump.json", "--dry-run", "--cordon")[1]
+
+    report = json.loads(out)
+    assert status == 0
+    assert (report["kind"], report["dryRun"], report["complete"]) == ("DefragmentationExecution", True, False)
+    assert [(move["pod"], move["state"], move["node"]) for move in report["moves"]] == [
+        ("default/web-0", "Remains", "n2")
+    ]
+    assert table.startswith("train: 0 of 1 move done\nthe rest of the plan holds; nothing was evicted\n")
+
+
+def test_a_plan_that_does_not_hold_on_a_dump_has_status_1(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_dump(files, [pod("web-0", "n1"), pod("stranger", "n1")])
+    write_plan(files)
+
+    status, out, _ = run_plan(capsys, "--cluster", "dump.json", "--dry-run", "--cordon")
+
+    assert status == 1
+    assert "stopped: default/stranger is on n1, which is to be free\n" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--cluster", "dump.json"), "--cluster: a plan can only be carried out on a live cluster; use --dry-run"),
+        (("--policy-config-file", "policy.yaml"), "--policy-config-file: is for a policy, not for a plan"),
+        (("--descheduling-interval", "1m"), "--descheduling-interval: is for a policy, not for a plan"),
+        (("--move-timeout=-1s",), "--move-timeout: must not be negative, got -1s"),
+    ],
+)
+def test_flags_that_make_no_sense_with_a_plan_are_refused(
+    files: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], problem: str
+) -> None:
+    write_plan(files)
+
+    assert run_plan(capsys, *arguments) == (1, "", f"kubestow: {problem}\n")
+
+
+def test_flags_of_plans_are_refused_with_a_policy(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--cordon") == (1, "", "kubestow: --cordon: is for a plan (--plan)\n")
