@@ -43,7 +43,7 @@ def progress_of(
 ) -> PlanProgress:
     """The progress of a plan on a cluster as it is.
 
-    If whoever carries it out ``cordons``, replacements go to no node that is being freed or left. Otherwise the
+    If the execution ``cordons``, replacements go to no node that is being freed or left. Otherwise the
     scheduler has to put them elsewhere of its own accord, because the nodes are cordoned already or less attractive.
     Raises ConfigurationError and PluginError.
     """
