@@ -1,4 +1,8 @@
-"""A table of a paper: published and measured numbers row by row, and the papers by name."""
+"""A table of a paper: published and measured numbers row by row, and the papers by name.
+
+Where a paper gives a number, its row has a difference; where it only says which of two policies is better, the row has
+that trend, and the difference is the one between the two.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from kubestow.reports.text import Displayed
 from kubestow_lab.metrics.intervals import Estimate
 from kubestow_lab.papers import cp_sat, fgd, power_fgd
 from kubestow_lab.papers.openb_experiments import DATA, DOWNLOAD
+from kubestow_lab.papers.published import Published, Tolerance, Trend
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,8 @@ class Paper:
     processes, and what is called with the runs that have ended and their number; it returns the estimate of each
     (workload, policy). ``tolerance`` is the greatest difference to a published number that needs no explanation, None
     where the paper's inputs are not at hand and a difference says nothing. ``data`` is empty for a paper without any.
+    What is measured and not published is what trends are relative to. ``seeds`` are the first seed, and how many are
+    used by default.
     """
 
     name: str
@@ -31,12 +38,18 @@ class Paper:
     quantity: str
     data: str
     download: str
-    tolerance: float | None
-    published: Callable[[], dict[tuple[str, str], float]]
+    tolerance: Tolerance | None
+    published: Callable[[], Published]
     workloads: tuple[str, ...]
     default_workloads: tuple[str, ...]
     measure: Callable[..., dict[tuple[str, str], Estimate]]
     notes: tuple[str, ...] = ()
+    seeds: tuple[int, int] = (42, 10)
+
+    def seed_range(self, count: int | None = None) -> range:
+        """The seeds of the paper's numbers: ``count`` of them, or as many as are used by default."""
+        first, default = self.seeds
+        return range(first, first + (count or default))
 
 
 PAPERS = {
@@ -48,7 +61,7 @@ PAPERS = {
         "GPUs allocated when 130 % of them have been requested, in percent",
         DATA,
         DOWNLOAD,
-        0.3,
+        Tolerance(0.3),
         fgd.published,
         fgd.WORKLOADS,
         ("default", "cpu250", "gpushare100", "gpuspec33"),
@@ -86,7 +99,7 @@ PAPERS = {
         "power saved compared with FGD, in percent",
         DATA,
         DOWNLOAD,
-        1.0,
+        Tolerance(1.0),
         power_fgd.published,
         power_fgd.WORKLOADS,
         ("default",),
@@ -102,23 +115,40 @@ PAPERS = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A number of a paper, and what was measured."""
+    """What a paper says and what was measured; ``reference`` is the estimate that a trend is relative to."""
 
     workload: str
     policy: str
-    published: float
+    published: float | Trend | None
     measured: Estimate
-    tolerance: float | None
+    tolerance: Tolerance | None
+    reference: Estimate | None = None
 
     @property
-    def difference(self) -> float:
-        """The measured mean minus the published number."""
-        return self.measured.mean - self.published
+    def difference(self) -> float | None:
+        """The measured mean minus the published number, or minus that of the policy that a trend names."""
+        if self.reference is not None:
+            return self.measured.mean - self.reference.mean
+        return self.measured.mean - self.published if isinstance(self.published, float) else None
 
     @property
     def is_within(self) -> bool:
-        """Whether the difference is at most the tolerance, if there is one."""
-        return self.tolerance is None or abs(self.difference) <= self.tolerance
+        """Whether the difference is at most the tolerance, if there is one, or has the sign of the trend."""
+        if self.difference is None:
+            return True
+        if isinstance(self.published, Trend):
+            return self.published.is_followed_by(self.difference)
+        return self.tolerance is None or self.tolerance.allows(self.difference, self.published or 0.0)
+
+    def verdict(self) -> str | Span:
+        """``ok``, what is wrong, or why there is no verdict."""
+        if self.published is None:
+            return ""
+        if isinstance(self.published, Trend):
+            return Span("ok", "passed") if self.is_within else Span("other trend", "failed")
+        if self.tolerance is None:
+            return "other inputs"
+        return Span("ok", "passed") if self.is_within else Span(f"more than {self.tolerance}", "failed")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -143,14 +173,14 @@ class PaperTable(Displayed):
             "title": paper.title,
             "source": paper.source,
             "quantity": paper.quantity,
-            "tolerance": paper.tolerance,
+            "tolerance": None if paper.tolerance is None else str(paper.tolerance),
             "seeds": list(self.seeds),
             "notes": list(paper.notes),
             "rows": [
                 {
                     "workload": row.workload,
                     "policy": row.policy,
-                    "published": row.published,
+                    "published": str(row.published) if isinstance(row.published, Trend) else row.published,
                     "measured": row.measured.as_json(),
                     "difference": row.difference,
                     "withinTolerance": row.is_within,
@@ -168,11 +198,14 @@ class PaperTable(Displayed):
         for row in self.rows:
             found = row.measured
             interval = f"{found.low:.2f} to {found.high:.2f}" if found.count > 1 else "-"
-            verdict: str | Span = "other inputs"
-            if row.tolerance is not None:
-                verdict = Span("ok", "passed") if row.is_within else Span(f"more than {row.tolerance:g}", "failed")
-            values = (f"{row.published:.2f}", f"{found.mean:.2f}", interval, f"{row.difference:+.2f}")
-            table.add(row.workload, row.policy, *values, verdict)
+            difference = row.difference
+            values = (
+                f"{row.published:.2f}" if isinstance(row.published, float) else str(row.published or ""),
+                f"{found.mean:.2f}",
+                interval,
+                "" if difference is None else f"{difference:+.2f}",
+            )
+            table.add(row.workload, row.policy, *values, row.verdict())
         yield table
         yield Paragraph(f"published: {paper.source}", note=True)
         for note in paper.notes:
@@ -192,7 +225,7 @@ def reproduce(
     folder: Path,
     *,
     workloads: Sequence[str] = (),
-    seeds: Sequence[int] = range(42, 52),
+    seeds: Sequence[int] | None = None,
     processes: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PaperTable:
@@ -201,7 +234,7 @@ def reproduce(
     ``data`` is the folder of the trace, ``folder`` gets the results; what it has already is not run again. Raises
     InputError for an unknown workload, and for data that is missing.
     """
-    chosen = tuple(workloads) or paper.default_workloads
+    chosen, seeds = tuple(workloads) or paper.default_workloads, paper.seed_range() if seeds is None else seeds
     for workload in chosen:
         if workload not in paper.workloads:
             raise InputError("workload", f"no workload {workload!r}, expected one of {', '.join(paper.workloads)}")
@@ -209,8 +242,9 @@ def reproduce(
         raise InputError(str(data), f"no such directory, expected the data of the paper: {paper.download}")
     published = paper.published()
     measured = paper.measure(data, chosen, tuple(seeds), folder, processes, progress)
-    rows = (
-        Row(workload, policy, published[workload, policy], found, paper.tolerance)
-        for (workload, policy), found in measured.items()
-    )
+    rows = []
+    for (workload, policy), found in measured.items():
+        claim = published.get((workload, policy))
+        reference = measured[workload, claim.policy] if isinstance(claim, Trend) else None
+        rows.append(Row(workload, policy, claim, found, paper.tolerance, reference))
     return PaperTable(paper, tuple(rows), tuple(seeds))
