@@ -15,7 +15,7 @@ from kubestow.errors import InputError
 from kubestow.reports.model import Block, Paragraph, Span, Table, counted
 from kubestow.reports.text import Displayed
 from kubestow_lab.metrics.intervals import Estimate
-from kubestow_lab.papers import cp_sat, fgd, power_fgd
+from kubestow_lab.papers import cp_sat, fgd, firmament, gavel, kant, power_fgd, tiresias
 from kubestow_lab.papers.openb_experiments import DATA, DOWNLOAD
 from kubestow_lab.papers.published import Published, Tolerance, Trend
 
@@ -108,6 +108,77 @@ PAPERS = {
             "Power by the authors' model: a CPU package or GPU draws its maximum as soon as a part of it is requested.",
             "The authors' random generator is another one, so the orders of pods and nodes are not theirs.",
         ),
+    ),
+    "kant": Paper(
+        "kant",
+        "Zeng et al., Kant: An Efficient Unified Scheduling System for Large-Scale AI Clusters, arXiv 2510.01256",
+        "the abstract, which says what improves and not by how much",
+        "allocation (GAR, SOR), partly allocated nodes (GFR), waits by size (JWTD), groups of nodes of a job (JTTED)",
+        "",
+        "nothing to download",
+        None,
+        kant.published,
+        kant.WORKLOADS,
+        kant.WORKLOADS,
+        kant.measure,
+        (
+            "The paper's jobs are not at hand: these are 600 a seed of 1 to 64 GPUs, log-normal run times, on 64 nodes"
+            " of 8 GPUs in 8 groups, requesting 80 % (placement) and 110 % (queueing) of the GPU time.",
+            "Run times are known to the queue, which the backfill plans with. JTTED is what placement decides of it.",
+        ),
+        (42, 3),
+    ),
+    "gavel": Paper(
+        "gavel",
+        "Narayanan et al., Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads, OSDI 2020",
+        "the outputs of the authors' notebooks, scheduler/notebooks/figures/evaluation of"
+        " github.com/stanford-futuredata/gavel, c4fa400",
+        "mean completion time of the jobs from 4,000 to 5,000, or makespan of static traces, in hours",
+        gavel.DATA,
+        gavel.DOWNLOAD,
+        Tolerance(10.0, "% of the number", relative=True),
+        gavel.published,
+        gavel.WORKLOADS,
+        ("single 4.4",),
+        gavel.measure,
+        (
+            "Jobs on one GPU are the authors' own. Those of multiple and static traces are not, since the published"
+            " ones have other run times than their generator draws today.",
+            "A program often has many best solutions, of which the authors' interior-point solver finds a middle one.",
+        ),
+        (0, 1),
+    ),
+    "tiresias": Paper(
+        "tiresias",
+        "Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019",
+        "the abstract: faster than a resource manager based on YARN, and comparable to perfect knowledge",
+        "completion times of jobs",
+        "",
+        "nothing to download",
+        None,
+        tiresias.published,
+        tiresias.WORKLOADS,
+        tiresias.WORKLOADS,
+        tiresias.measure,
+        (
+            "The paper's trace is not at hand: these are 480 jobs a seed by the distribution of Philly's jobs that"
+            " Gavel's authors published, on 60 GPUs as in the paper's testbed.",
+            "Nodes are not simulated, and preemption costs nothing.",
+        ),
+    ),
+    "firmament": Paper(
+        "firmament",
+        "Gog et al., Firmament: Fast, Centralized Cluster Scheduling at Scale, OSDI 2016",
+        "the abstract: better placements than those of four schedulers, one of which is Kubernetes'",
+        "quality of placements by the measure that a policy is for",
+        "",
+        "nothing to download",
+        None,
+        firmament.published,
+        firmament.WORKLOADS,
+        firmament.WORKLOADS,
+        firmament.measure,
+        ("The paper measures response times on a cluster. Here are pods and data sets drawn for placement alone.",),
     ),
 }
 """The papers by name."""
