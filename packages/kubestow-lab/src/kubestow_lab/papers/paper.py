@@ -169,7 +169,7 @@ PAPERS = {
     "firmament": Paper(
         "firmament",
         "Gog et al., Firmament: Fast, Centralized Cluster Scheduling at Scale, OSDI 2016",
-        "the abstract: better placements than those of four schedulers, one of which is Kubernetes'",
+        "the abstract: better placements than four schedulers; its evaluation has Kubernetes' as one of them",
         "quality of placements by the measure that a policy is for",
         "",
         "nothing to download",

@@ -18,7 +18,7 @@ from kubestow_lab.training.rounds import WAITING, Situation, fill
 
 
 class JobOrder:
-    """A policy that gives accelerators to jobs in an order, smallest key first; all types count as one."""
+    """A policy that gives accelerators of one type to jobs in an order, smallest key first."""
 
     def keys(self, situation: Situation) -> Sequence[Floats | Rows]:
         """The keys of the jobs, the most significant first, each of shape (jobs,); ties go to the earlier arrival."""
@@ -28,7 +28,7 @@ class JobOrder:
         """The jobs that fit, in order; one that does not fit is passed by later ones."""
         order = np.lexsort((situation.jobs, *reversed(self.keys(situation))))
         assigned = np.full(len(situation.jobs), WAITING, np.intp)
-        assigned[fill(order, situation.gpus, int(situation.capacity.sum()))] = 0
+        assigned[fill(order, situation.gpus, int(situation.capacity[0]))] = 0
         return assigned
 
     def ran(self, situation: Situation, assigned: Rows, seconds: float) -> None:
@@ -42,7 +42,7 @@ class FirstInFirstOut:
     def assign(self, situation: Situation) -> Rows:
         """The running jobs, and waiting ones up to the first that does not fit."""
         assigned = np.where(situation.running == WAITING, WAITING, 0)
-        free = int(situation.capacity.sum() - situation.gpus[assigned == 0].sum())
+        free = int(situation.capacity[0] - situation.gpus[assigned == 0].sum())
         waiting = np.flatnonzero(assigned == WAITING)
         assigned[fill(waiting, situation.gpus, free, stops=True)] = 0
         return assigned

@@ -47,12 +47,12 @@ class TimeShares:
         self._shuffle = shuffle
         self._reset: float | None = None
         self._stale = True
-        #: By job and type: shares, the time had since they were computed, and what shares promised beyond it before.
+        #: By job and type: shares, the time had since they were computed, and the time that was due beyond it before.
         self._shares = self._had = self._deficits = np.zeros((0, 0))
 
     def assign(self, situation: Situation) -> Rows:
         """The jobs by priority on each type."""
-        self._make_place_for(situation)
+        self._extend_to(situation)
         self._stale |= situation.changed
         idle = (situation.running == WAITING).all()
         if self._stale and (idle or self._reset is None or situation.time - self._reset >= self._reset_seconds):
@@ -89,13 +89,19 @@ class TimeShares:
         self._shares[situation.jobs] = self._policy.shares(situation)
         self._reset, self._stale = situation.time, False
 
-    def _make_place_for(self, situation: Situation) -> None:
+    def _extend_to(self, situation: Situation) -> None:
         """Extend the state to all jobs that have arrived."""
-        count, types = int(situation.jobs.max(initial=-1)) + 1, len(situation.capacity)
-        if count > len(self._shares):
-            rows = max(count, 2 * len(self._shares))
-            for name, fill_value in (("_shares", 0.0), ("_had", self._grace), ("_deficits", 0.0)):
-                grown = np.full((rows, types), fill_value)
-                before = getattr(self, name)
-                grown[: len(before)] = before.reshape(len(before), types)
-                setattr(self, name, grown)
+        count, before = int(situation.jobs.max(initial=-1)) + 1, len(self._shares)
+        if count > before:
+            shape = max(count, 2 * before), len(situation.capacity)
+            self._shares = _extended(self._shares, shape, 0.0)
+            self._had = _extended(self._had, shape, self._grace)
+            self._deficits = _extended(self._deficits, shape, 0.0)
+
+
+def _extended(rows: Floats, shape: tuple[int, int], value: float) -> Floats:
+    """A larger array that begins with some rows; ``value`` is in the others."""
+    found = np.full(shape, value)
+    if len(rows):
+        found[: len(rows)] = rows
+    return found
