@@ -19,7 +19,7 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import invalidation_mask, on
+from kubestow.framework.event_registration import EventRegistration, invalidation_mask, on
 from kubestow.framework.interface import FilterPlugin, Handle, PostBindPlugin, PreBindPlugin, ReservePlugin, ScorePlugin
 from kubestow.framework.status import SUCCESS, Status, Verdict
 from kubestow_contrib.fragmentation.devices import WHOLE, DeviceResources, Devices, GpuRequest, device_table
@@ -49,7 +49,7 @@ class GpuSharingPlugin(FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin, 
 
     label_keys = ()
     parallel = True
-    events_to_register = (
+    events_to_register: Sequence[EventRegistration] = (
         on(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
         on(EventResource.ASSIGNED_POD, Action.ADD | Action.UPDATE | Action.UPDATE_POD_SCALE_UP, requeues=False),
         on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL),

@@ -210,6 +210,38 @@ def test_a_bad_file_of_intensities_is_an_error(tmp_path: Path, content: str) -> 
         _harness(CarbonAware, ARGS | {"intensityFile": str(path)}, [])
 
 
+def test_a_file_of_intensities_that_changes_takes_effect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The wind drops, then the file is broken for a while: the last good intensities count."""
+    path = tmp_path / "intensity.yaml"
+    path.write_text("{coal: 800, wind: 20, '': 400}\n")
+    nodes = [gpu_node("coal", 8), gpu_node("wind", 8)]
+    for each in nodes:
+        each.metadata.labels[ZONE] = each.metadata.name
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        async def placed_on(name: str) -> str:
+            harness.cluster.put(whole(name, 1))
+            await harness.settle()
+            return {each.metadata.name: each.spec.node_name for each in harness.cluster.pods()}[name]
+
+        assert await placed_on("a") == "wind"
+        path.write_text("{coal: 10, wind: 500, '': 400}\n")
+        assert await placed_on("b") == "wind"  # within the period
+        await harness.advance(61)
+        assert await placed_on("c") == "coal"
+        path.write_text("{coal: none}\n")
+        await harness.advance(130)
+        assert await placed_on("d") == "coal"
+        path.write_text("{coal: 900, wind: 500, '': 400}\n")
+        await harness.advance(61)
+        assert await placed_on("e") == "wind"
+
+    profiles = [_profile(CarbonAware, ARGS | {"intensityFile": str(path)})]
+    in_virtual_time(scenario, *nodes, plugins=[CarbonAware], profiles=profiles)
+    [record] = [record for record in caplog.records if "intensit" in record.getMessage()]
+    assert str(path) in record.getMessage()
+
+
 def _profile(kind: type[PowerAware], args: Mapping[str, Any]) -> dict[str, Any]:
     profile = profile_of(kind.name, args)
     profile["plugins"]["score"] = {"disabled": [{"name": "*"}], "enabled": [{"name": kind.name}]}

@@ -16,7 +16,7 @@ from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
 @click.option("--list", "show_list", is_flag=True, help="List the papers.")
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of the published trace.")
 @click.option("--workload", "workloads", multiple=True, help="Rows of this workload; can be repeated.")
-@click.option("--seeds", type=click.IntRange(min=1), default=10, show_default=True, help="Seeds for each number.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Seeds for each number; by default as many as in the paper.")
 @click.option("-d", "--directory", type=click.Path(path_type=Path), help="Keep the results there, and go on with them.")
 @click.option("--processes", type=click.IntRange(min=1), help="Processes; by default one for each core.")
 @click.option(
@@ -31,7 +31,7 @@ def paper(
     show_list: bool,
     data: Path | None,
     workloads: tuple[str, ...],
-    seeds: int,
+    seeds: int | None,
     directory: Path | None,
     processes: int | None,
     output: tuple[str, str],
@@ -67,7 +67,7 @@ def paper(
             data or Path(found.data),
             Path(folder),
             workloads=workloads,
-            seeds=range(42, 42 + seeds),
+            seeds=found.seed_range(seeds),
             processes=processes,
             progress=show,
         )

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 @simulation_options()
 @click.option("--optimal", is_flag=True, help="Compare with the optimal placement; needs kubestow-lab[flow].")
 @click.option(
-    "--cost-model", type=click.Choice(["cpu-mem", "octopus", "quincy"]), help="Costs of the optimal placement."
+    "--cost-model",
+    type=click.Choice(["cpu-mem", "octopus", "quincy", "network-aware"]),
+    help="Costs of the optimal placement.",
 )
 @click.option("--optimal-limit", type=click.FloatRange(min=0.1), help="Limit of its search, in solver seconds.")
 @queue_options

@@ -20,6 +20,8 @@ from kubestow_lab.flow.problem import NodeCosts
 Costs = NDArray[np.int64]
 
 _GB = 10**9
+#: The resource of nodes and pods that stands for network bandwidth, in Mbit/s.
+BANDWIDTH = "kubestow.dev/network-mbps"
 
 
 class CostModel(ABC):
@@ -148,5 +150,35 @@ class Quincy(CostModel):
         return max(0, placement - int(seconds * self._SCALE / 2))
 
 
-COST_MODELS: dict[str, type[CostModel]] = {model.name: model for model in (CpuMem, Octopus, Quincy)}
+class NetworkAware(CostModel):
+    """Firmament's network-aware policy: nodes with the least bandwidth requested first.
+
+    Bandwidth is the resource :data:`BANDWIDTH` of nodes and pods, of which no node gives more than it has.
+    """
+
+    name = "network-aware"
+    preemption = 1_000_000
+    migration = 1_000
+
+    #: What a node costs of whose bandwidth all is requested.
+    _FULL = 1_000
+
+    def placement(self, pod: PodInfo, nodes: Nodes) -> Costs:
+        """The share of the bandwidth that is requested with the pod on the node, in thousandths; all of it if none."""
+        requested = nodes.requested(BANDWIDTH) + pod.requests.get(BANDWIDTH, 0)
+        allocatable = nodes.allocatable(BANDWIDTH)
+        share = np.divide(requested, allocatable, out=np.ones(len(nodes)), where=allocatable > 0)
+        costs: Costs = np.minimum(self._FULL * share, self._FULL).astype(np.int64)
+        return costs
+
+    def nodes(self, nodes: Nodes) -> NodeCosts:
+        """100 more for each further pod of a solution."""
+        return NodeCosts(np.zeros(len(nodes), np.int64), 100)
+
+    def unscheduled(self, seconds: float) -> int:
+        """A million, and growing."""
+        return 1_000_000 + min(int(seconds * 100), 9_000_000)
+
+
+COST_MODELS: dict[str, type[CostModel]] = {model.name: model for model in (CpuMem, Octopus, Quincy, NetworkAware)}
 """The cost models by name."""

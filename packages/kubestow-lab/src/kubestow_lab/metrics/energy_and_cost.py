@@ -198,6 +198,17 @@ class NodeUsage:
         """Times in seconds at which the power of the cluster changes, and the power in watts from each of them on."""
         return self._total(self._watts(powers, subject))
 
+    def requested_over_time(self, resource: str) -> tuple[Floats, Floats]:
+        """Times in seconds, and the requested share of a resource of the whole cluster from each of them on, 0 to 1."""
+        total = float(self._allocatable[resource].sum())
+        return self._total(self._changes.requested[resource] / total)
+
+    def partial_nodes_over_time(self, resource: str) -> tuple[Floats, Floats]:
+        """Times in seconds, and the metric ``partialNodes`` of a resource from each of them on: a share, 0 to 1."""
+        allocatable, requested = self._allocatable[resource], self._changes.requested[resource]
+        partial = (requested > 0) & (requested < allocatable[self._changes.node])
+        return self._total(partial / float(np.count_nonzero(allocatable)))
+
     def _watts(self, powers: NodePowers, subject: str) -> Floats:
         """The power of the changed node after each change."""
         by_name = powers.of_nodes(self._cluster.nodes, subject)
@@ -325,6 +336,23 @@ def _running_sums(values: Floats, first: NDArray[np.bool_]) -> Floats:
     starts = np.flatnonzero(first)
     before = np.repeat(sums[starts] - values[starts], np.diff(np.append(starts, len(values))))
     return sums - before
+
+
+def mean_between(times: Floats, values: Floats, start: float, end: float) -> float:
+    """The mean over a span of time of a value that stays from each time until the next."""
+    return float((values * _seconds_within(times, start, end)).sum() / (end - start))
+
+
+def median_between(times: Floats, values: Floats, start: float, end: float) -> float:
+    """The value that such a value is at most for half of a span of time."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(_seconds_within(times, start, end)[order])
+    return float(values[order][np.searchsorted(reached, (end - start) / 2)])
+
+
+def _seconds_within(times: Floats, start: float, end: float) -> Floats:
+    """For how long of the span each value is valid."""
+    return np.diff(np.clip(np.append(times, np.inf), start, end))
 
 
 def _integral(times: Floats, values: Floats, end: float) -> float:

@@ -24,6 +24,7 @@ _ZONE = "topology.kubernetes.io/zone"
 #: A pod that runs for less than this is taken to run so long, in seconds: the usual bound of slowdowns.
 _SHORTEST_RUN = 10.0
 _WENG = "Weng et al., USENIX ATC 2023"
+_ZENG = "Zeng et al. (Kant), arXiv 2510.01256"
 _FEITELSON = "Feitelson and Rudolph, JSSPP 1998"
 
 
@@ -139,6 +140,9 @@ RESOURCE_METRICS: Mapping[str, Metric] = {
         Metric("meanUtilisation", Unit.SHARE, 1, "mean of the requested share over time"),
         Metric("fragmentation", Unit.SHARE, -1, "free share that pods of the workload cannot use, at the end", _WENG),
         Metric("meanFragmentation", Unit.SHARE, -1, "mean of the fragmentation over time", _WENG),
+        Metric(
+            "partialNodes", Unit.SHARE, -1, "share of the nodes with the resource of which a part is requested", _ZENG
+        ),
         Metric("imbalance", Unit.SHARE, 0, "standard deviation of the requested shares of the nodes at the end"),
     )
 }
@@ -210,6 +214,7 @@ def metrics_of(result: SimulationResult) -> dict[str, float]:
             f"meanUtilisation.{resource}": _mean(timeline, shares),
             f"fragmentation.{resource}": fragmentation[-1],
             f"meanFragmentation.{resource}": _mean(timeline, fragmentation),
+            f"partialNodes.{resource}": sum(0 < share < 1 for share in of_nodes) / max(len(of_nodes), 1),
             f"imbalance.{resource}": float(np.std(of_nodes)) if of_nodes else 0.0,
         }
     return values

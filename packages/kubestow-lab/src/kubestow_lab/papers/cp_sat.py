@@ -8,15 +8,12 @@ instances its shares are a measure of size, no number to reproduce.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
-from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
@@ -25,7 +22,7 @@ from kubestow.engine.placement import solvers
 from kubestow.version import VERSION
 from kubestow_lab.metrics.intervals import Estimate, estimate
 from kubestow_lab.optimum import OptimumOptions, find_optimum
-from kubestow_lab.process_pool import process_pool
+from kubestow_lab.papers.measured_runs import finished_runs
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
@@ -83,18 +80,11 @@ def measure(
     Raises InputError without OR-Tools.
     """
     solvers.require_solvers("cp-sat")
-    folder.mkdir(parents=True, exist_ok=True)
-    jobs = [(window, seed, folder) for window in workloads for seed in seeds]
-    pool = process_pool(processes, preload=__name__) if len(jobs) > 1 else None
+    runs = {f"{VERSION}.{WINDOWS[window]:g}s.{seed}": (window, seed) for window in workloads for seed in seeds}
     shares: dict[tuple[str, int], tuple[float, float]] = {}
-    with pool or nullcontext():
-        if pool is None:
-            ended: Iterator[Any] = (_shares(*job) for job in jobs)
-        else:
-            ended = (future.result() for future in as_completed([pool.submit(_shares, *job) for job in jobs]))
-        for window, seed, found in ended:
-            shares[window, seed] = found
-            progress(len(shares), len(jobs))
+    for name, (better, optimal) in finished_runs(runs, shares_of, folder, processes):
+        shares[runs[name]] = better, optimal
+        progress(len(shares), len(runs))
     return {
         (window, name): estimate([shares[window, seed][column] for seed in seeds])
         for window in workloads
@@ -102,17 +92,11 @@ def measure(
     }
 
 
-def _shares(window: str, seed: int, folder: Path) -> tuple[str, int, tuple[float, float]]:
-    path = folder / f"{VERSION}.{WINDOWS[window]:g}s.{seed}.json"
-    if path.exists():
-        better, optimal = json.loads(path.read_bytes())
-        return window, seed, (better, optimal)
+def shares_of(window: str, seed: int) -> tuple[float, float]:
+    """The shares in percent of better placements and of proven ones, of the scenarios with pending pods."""
     verdicts = [verdict for each in scenarios(seed) if (verdict := verdict_of(each, WINDOWS[window]))]
-    found = tuple(100 * verdicts.count(name) / max(len(verdicts), 1) for name in (BETTER, OPTIMAL))
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(found), encoding="utf-8")
-    partial.replace(path)
-    return window, seed, (found[0], found[1])
+    better, optimal = (100 * verdicts.count(name) / max(len(verdicts), 1) for name in (BETTER, OPTIMAL))
+    return better, optimal
 
 
 def verdict_of(scenario: Scenario, limit: float) -> str:

@@ -11,9 +11,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +24,8 @@ from kubestow.version import VERSION
 from kubestow_lab.experiments.experiment_file import Experiment, Run, as_data
 from kubestow_lab.metrics.intervals import Estimate, estimate
 from kubestow_lab.papers import openb_experiments
+from kubestow_lab.papers.measured_runs import finished_runs
 from kubestow_lab.papers.openb_experiments import FGD
-from kubestow_lab.process_pool import process_pool
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.workloads.gpu import GPU, GPU_MILLI, GPU_MODEL
 
@@ -99,7 +97,10 @@ def measure(
     for workload in workloads:
         watts: dict[tuple[str, int], list[float]] = {}
         experiment = _experiment(data, workload, seeds)
-        for run, values in _finished_runs(experiment, folder / f"{workload}.{_digest(experiment)}", processes):
+        runs = {run.name: (experiment, run) for run in experiment.runs()}
+        results = folder / f"{workload}.{_digest(experiment)}"
+        for name, values in finished_runs(runs, _watts_of_run, results, processes):
+            _, run = runs[name]
             watts[run.policy, run.seed] = values
             progress(before + len(watts), total)
         before += len(watts)
@@ -138,30 +139,6 @@ def _digest(experiment: Experiment) -> str:
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
-
-
-def _finished_runs(experiment: Experiment, folder: Path, processes: int | None) -> Iterator[tuple[Run, list[float]]]:
-    """Each run with the power at each of the arrived shares, in watts; those that the folder has are not run again."""
-    folder.mkdir(parents=True, exist_ok=True)
-    missing = []
-    for run in experiment.runs():
-        path = folder / f"{run.name}.json"
-        if path.exists():
-            yield run, json.loads(path.read_bytes())
-        else:
-            missing.append(run)
-    pool = process_pool(processes, preload=__name__) if len(missing) > 1 else None
-    with pool or nullcontext():
-        if pool is None:
-            ended = ((run, _watts_of_run(experiment, run)) for run in missing)
-        else:
-            futures = {pool.submit(_watts_of_run, experiment, run): run for run in missing}
-            ended = ((futures[future], future.result()) for future in as_completed(futures))
-        for run, watts in ended:
-            partial = folder / f"{run.name}.partial"
-            partial.write_text(json.dumps(watts), encoding="utf-8")
-            partial.replace(folder / f"{run.name}.json")
-            yield run, watts
 
 
 def _watts_of_run(experiment: Experiment, run: Run) -> list[float]:

@@ -29,7 +29,7 @@ from kubestow_lab.workloads.workload import Object
 
 #: The label of the pods of an application whose number per node is limited, and the resources that limit it.
 _APP, _DENSITY = "trace.kubestow.dev/app", "density.trace.kubestow.dev/{}"
-_POD_GROUP = "scheduling.x-k8s.io/pod-group"
+POD_GROUP = "scheduling.x-k8s.io/pod-group"
 _HOST = "kubernetes.io/hostname"
 
 
@@ -124,7 +124,7 @@ def _arrivals(trace: ClusterTrace, start: float, settings: Assumptions, admissio
             templates[key] = convert(Pod, shared), shared
         template, manifest = templates[key]
         if group:
-            arrivals.custom_resources.append(_pod_group(group, namespace, task.count))
+            arrivals.custom_resources.append(pod_group(group, namespace, task.count))
         time = max(0.0, float(task.created) - start)
         for index in range(task.count):
             named = name if task.count == 1 else f"{name}-{index}"
@@ -172,7 +172,7 @@ def _manifest(template: PodTemplate, namespace: str, group: str) -> Object:
         term = {"labelSelector": {"matchLabels": {_APP: template.app}}, "topologyKey": _HOST}
         spec.setdefault("affinity", {})["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     if group:
-        labels[_POD_GROUP] = group
+        labels[POD_GROUP] = group
     return manifest
 
 
@@ -188,7 +188,8 @@ def _require(spec: Object, expressions: list[Mapping[str, object]]) -> None:
         term.setdefault("matchExpressions", []).extend(expressions)
 
 
-def _pod_group(name: str, namespace: str, count: int) -> SourceObject:
+def pod_group(name: str, namespace: str, count: int) -> SourceObject:
+    """The PodGroup of so many pods that start together, for pods with the label :data:`POD_GROUP`."""
     api_version, kind = "scheduling.x-k8s.io/v1alpha1", "PodGroup"
     metadata = {"name": name, "namespace": namespace}
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": {"minMember": count}}

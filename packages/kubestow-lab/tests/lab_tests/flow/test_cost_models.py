@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubestow.testing import builders
-from kubestow_lab.flow.cost_models import COST_MODELS, CostModel, CpuMem, Octopus, Quincy
+from kubestow_lab.flow.cost_models import BANDWIDTH, COST_MODELS, CostModel, CpuMem, NetworkAware, Octopus, Quincy
 from kubestow_lab.flow.equivalence import formulate
 from lab_tests.flow.clusters import infos, scheduler_of
 
@@ -43,6 +43,16 @@ def test_quincy_costs_the_images_that_a_node_lacks() -> None:
     model = Quincy()
     assert [model.unscheduled(seconds) for seconds in (0, 1, 4)] == [1, 501, 2001], "4 s are as dear as a GB"
     assert [model.continuation(2_000, seconds) for seconds in (0, 2, 900)] == [2_000, 1_000, 0]
+
+
+def test_network_aware_costs_the_requested_share_of_the_bandwidth() -> None:
+    nodes = [builders.node(name, allocatable={BANDWIDTH: "10000"}) for name in ("idle", "busy")]
+    running = [builders.pod("x", node="busy", requests={BANDWIDTH: "4000"})]
+    scheduler = scheduler_of([*nodes, builders.node("unknown")], running)
+    [pod] = infos(scheduler, builders.pod(requests={BANDWIDTH: "2000"}))
+    view = scheduler.cache.all_nodes()
+    costs = dict(zip(view.names, NetworkAware().placement(pod, view).tolist(), strict=True))
+    assert costs == {"idle": 200, "busy": 600, "unknown": 1_000}
 
 
 @pytest.mark.parametrize("model", [model() for model in COST_MODELS.values()], ids=COST_MODELS)

@@ -18,6 +18,7 @@ from kubestow_lab.experiments.experiment_file import with_shuffled_nodes
 from kubestow_lab.metrics.intervals import Estimate
 from kubestow_lab.papers import cp_sat, power_fgd
 from kubestow_lab.papers.paper import PAPERS, PaperTable, Row, find_paper, reproduce
+from kubestow_lab.papers.published import Tolerance, above, below
 from kubestow_lab.workloads import gpu
 
 FGD, POWER = PAPERS["fgd"], PAPERS["power-fgd"]
@@ -47,11 +48,28 @@ def test_the_table_has_what_was_published_and_measured(trace: Path) -> None:
 
 
 def test_a_difference_above_the_tolerance_is_marked() -> None:
-    rows = [Row("w", "p", 90.0, Estimate(mean, mean, mean, 3), 0.3) for mean in (90.2, 90.4)]
+    rows = [Row("w", "p", 90.0, Estimate(mean, mean, mean, 3), Tolerance(0.3)) for mean in (90.2, 90.4)]
     assert [row.is_within for row in rows] == [True, False]
     table = PaperTable(FGD, tuple(rows), (1, 2, 3))
     assert not table.is_within
     assert [row["withinTolerance"] for row in table.as_json()["rows"]] == [True, False]
+
+
+def test_a_trend_is_the_sign_of_the_difference_to_another_policy() -> None:
+    measured, reference = Estimate(4.0, 3.0, 5.0, 3), Estimate(6.0, 5.0, 7.0, 3)
+    rows = [Row("w", "p", claim, measured, None, reference) for claim in (below("q"), above("q"))]
+    assert [(row.difference, row.is_within) for row in rows] == [(-2.0, True), (-2.0, False)]
+    assert not Row("w", "p", below("q"), measured, None, measured).is_within  # equal is not below
+    document = PaperTable(FGD, tuple(rows), (1, 2, 3)).as_json()
+    assert [row["published"] for row in document["rows"]] == ["below q", "above q"]
+    unpublished = Row("w", "q", None, reference, None)
+    assert (unpublished.difference, unpublished.is_within, unpublished.verdict()) == (None, True, "")
+
+
+def test_a_relative_tolerance_is_in_percent_of_the_published_number() -> None:
+    tolerance = Tolerance(5.0, "% of the number", relative=True)
+    assert [tolerance.allows(difference, -40.0) for difference in (-2.0, 2.1)] == [True, False]
+    assert str(tolerance) == "5.0 % of the number"
 
 
 def test_published_numbers_are_those_of_all_workloads() -> None:
