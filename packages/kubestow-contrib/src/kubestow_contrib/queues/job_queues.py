@@ -76,6 +76,8 @@ _OUTSIDE = "nodes of no flavor"
 _ZONE = "topology.kubernetes.io/zone"
 #: The messages of the pods of so many waiting jobs are kept up to date.
 _MOST_MESSAGES = 50
+#: How long pods take to start once their job is admitted, in seconds: Kubernetes' objective for 99 of 100.
+_START_UP = 5.0
 #: How long evicted pods take to leave, in seconds.
 _LEAVING = 30.0
 
@@ -103,6 +105,8 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
             max_wait=seconds(args.max_wait),
             within_queue=args.preemption.within_queue,
             reclaim=args.preemption.reclaim,
+            slack=seconds(args.interval),
+            start_up=_START_UP,
         )
         self._settle, self._timeout = seconds(args.settle_time), seconds(args.placement_timeout)
         self._min_run_time = seconds(args.preemption.min_run_time)

@@ -95,13 +95,14 @@ def test_evicted_jobs_wait_again_with_their_age(simulate: Any) -> None:
     assert document["preemptions"][0]["victims"] == 8
 
 
-def test_all_jobs_start_whole_and_by_their_first_reservation(simulate: Any) -> None:
+@pytest.mark.parametrize("mode", ["easy", "conservative"])
+def test_all_jobs_start_whole_and_by_their_first_reservation(mode: str, simulate: Any) -> None:
     random = Random(3)
     jobs = [
         job(f"j{n}", random.randint(1, 8), random.choice("ab"), f"{10 * n}s", f"{random.randint(20, 200)}s")
         for n in range(25)
     ]
-    document, _ = simulate(*jobs, fairShare={"enabled": False})
+    document, _ = simulate(*jobs, fairShare={"enabled": False}, backfill={"mode": mode}, interval="7s")
     bound: dict[str, list[float]] = {}
     for each in document["pods"]:
         bound.setdefault(each["owner"], []).append(each["bound"])
@@ -110,4 +111,4 @@ def test_all_jobs_start_whole_and_by_their_first_reservation(simulate: Any) -> N
     ended = document["plugins"]["JobQueues"]["ended"]
     reserved = [each for each in ended if each["reserved"] is not None]
     assert len(reserved) > 5
-    assert all(each["started"] <= each["reserved"] + 3 for each in reserved)
+    assert all(each["started"] <= each["reserved"] + 7 + 1 for each in reserved)
