@@ -35,11 +35,19 @@ ARRIVAL = "kubestow.dev/arrival"
 
 
 @dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """Pods that work together, such as the workers of a training job: none begins before ``size`` of them are bound."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Arrival:
     """A pod that arrives at ``time`` and runs for ``duration`` once it is bound; seconds, None for ever.
 
-    ``manifest`` has all fields of the pod but its name; copies share it. ``is_replacement``: it was created for a pod
-    that was evicted.
+    With a ``rendezvous``, it runs from when all of its pods are bound. ``manifest`` has all fields of the pod but its
+    name; copies share it. ``is_replacement``: it was created for a pod that was evicted.
     """
 
     pod: Pod
@@ -47,6 +55,7 @@ class Arrival:
     duration: float | None
     manifest: Object
     is_replacement: bool = False
+    rendezvous: Rendezvous | None = None
 
 
 @dataclass(frozen=True, slots=True)
