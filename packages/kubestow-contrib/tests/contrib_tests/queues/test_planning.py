@@ -46,7 +46,7 @@ class Batch:
 
 @dataclass
 class Model:
-    """A simulation in whole seconds: every ``period`` seconds, jobs that are over have ended, and a round is planned."""
+    """A simulation in whole seconds: every ``period`` seconds, after the ends of jobs, a round is planned."""
 
     cpus: Sequence[int]
     jobs: list[Batch]

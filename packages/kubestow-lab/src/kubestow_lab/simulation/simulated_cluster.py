@@ -1,8 +1,8 @@
 """The simulated cluster behind the scheduler: an API server in memory with the controllers that answer it.
 
 A binding starts the pod at once, and a pod with a duration ends so long afterwards, or after the last of the pods that
-it works with has started. Volumes are bound and provisioned at once. A pod that is evicted is replaced by its controller, if it has one that would. The claims of pods that are gone
-are deleted or released.
+it works with has started. Volumes are bound and provisioned at once. A pod that is evicted is replaced by its
+controller, if it has one that would. The claims of pods that are gone are deleted or released.
 """
 
 from __future__ import annotations

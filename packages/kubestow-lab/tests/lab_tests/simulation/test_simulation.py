@@ -182,7 +182,9 @@ def test_pods_that_work_together_wait_for_the_replacement_of_one_that_is_evicted
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
     together = Rendezvous("train", 2)
     workers = [
-        replace(at(builders.pod(f"w{n}", cpu="1", metadata={"ownerReferences": [owner]}), 0.0, 100.0), rendezvous=together)
+        replace(
+            at(builders.pod(f"w{n}", cpu="1", metadata={"ownerReferences": [owner]}), 0.0, 100.0), rendezvous=together
+        )
         for n in range(2)
     ]
     urgent = at(builders.pod("urgent", cpu="1", priority=9), 50.0, 30.0)
