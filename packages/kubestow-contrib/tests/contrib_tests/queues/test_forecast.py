@@ -67,6 +67,19 @@ def about(name: str, objects: list[Object], tmp_path: Path, **options: Any) -> J
     return found.jobs[0]
 
 
+def test_a_job_runs_no_longer_than_the_deadline_of_its_job(tmp_path: Path) -> None:
+    running = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "first", "namespace": "default"},
+        "spec": {"activeDeadlineSeconds": 600, "template": {}},
+    }
+    objects = [node("a", cpu="4"), *job("first", 4, run="2h", on="a", cpu="1"), *job("next", 4, cpu="1"), running]
+    found = about("next", objects, tmp_path)
+    assert str(found.start) == "2026-06-01 12:10:00+00:00"
+    assert [(e.name, e.source) for e in found.ends] == [("job/default/first", "activeDeadlineSeconds of Job first")]
+
+
 def test_a_job_starts_when_those_before_it_have_ended(tmp_path: Path) -> None:
     objects = [
         node("a", cpu="4"),

@@ -81,6 +81,18 @@ def test_jobs_that_wait_at_the_end_have_positions_and_reserved_starts(simulate: 
     assert "default/second" in page
 
 
+def test_the_deadline_of_a_job_is_what_is_planned_with(simulate: Any) -> None:
+    first, second = job("first", 8, "a", "0s", "1000s"), job("second", 8, "a", "10s", "10s")
+    for each, seconds in ((first, 300), (second, 60)):
+        each["spec"]["activeDeadlineSeconds"] = seconds
+    document, page = simulate(first, second, until=60)
+    waiting = next(each for each in document["plugins"]["JobQueues"]["jobs"] if each["job"] == "job/default/second")
+    assert 300 <= waiting["reserved"] < 304
+    # What a simulated pod runs is known, too.
+    assert waiting["runTime"] == {"seconds": 10, "source": "annotation kubestow.dev/duration"}
+    assert "annotation kubestow.dev/duration" in page
+
+
 def test_evicted_jobs_wait_again_with_their_age(simulate: Any) -> None:
     urgent = job("urgent", 8, "a", "50s", "20s")
     urgent["spec"]["template"]["spec"]["priority"] = 10

@@ -227,7 +227,7 @@ class _Loader:
         """An object of a kind that the scheduler itself does not read."""
         if version := kinds.expected_version(source):
             self._report(source, f"{source.kind} of version {source.api_version}, expected {version}")
-        elif kinds.is_custom(source):
+        elif kinds.may_be_read_by_plugins(source):
             self._arrivals.custom_resources.append(source)
             self._arrivals.summary.custom[source.kind] += 1
             if _is_workload(source.manifest.get("spec")):
@@ -271,7 +271,7 @@ class _Loader:
         else:
             for expansion in _expansions(manifest, self._nodes):
                 self._put_expansion(expansion, namespace, source)
-        if source.kind in ("ReplicaSet", "StatefulSet", "ReplicationController"):
+        if source.kind in ("ReplicaSet", "StatefulSet", "ReplicationController", "Job") and contributed is None:
             self._put_manifest(manifest, source)
         self._arrivals.summary.read[source.kind] += 1
 
@@ -294,6 +294,8 @@ class _Loader:
             metadata = obj["metadata"]
             if obj["kind"] == "Pod":
                 self._put_expansion(Expansion(obj, [Replica(metadata["name"], {})]), metadata["namespace"], source)
+            elif (obj["apiVersion"], obj["kind"]) in kinds.WORKLOAD_KINDS:
+                self._put_manifest(obj, source)  # its pods are among the others
             else:
                 raw = msgspec.json.encode(obj)
                 self._load_unread(SourceObject(obj["apiVersion"], obj["kind"], raw, source.subject, source.place))
@@ -356,6 +358,8 @@ class _Loader:
             manifest["apiVersion"], manifest["kind"], msgspec.json.encode(manifest), source.subject, source.place
         )
         resource = kinds.resource_of(encoded)
+        if resource is None and kinds.may_be_read_by_plugins(encoded):
+            self._arrivals.custom_resources.append(encoded)
         obj = kinds.decoded(encoded, resource, self._problems) if resource is not None else None
         if obj is not None:
             self._keep(obj)
