@@ -10,7 +10,7 @@ Format, are those of the model of U. Lublin and D. Feitelson (The workload on pa
 with requested times as A. Mu'alem and D. Feitelson model them (IEEE TPDS 12, 2001).
 
 What is not published is assumed: jobs of a virtual cluster come some at a time (``_SESSION``), and so many that each
-gets the part of all jobs that it has of the nodes. A cluster of a dozen nodes stands for the whole one: larger jobs
+gets the part of all jobs that it has of the nodes. A cluster of eight nodes stands for the whole one: larger jobs
 than half of it are left out, and run times are cut at a day, so that a log of a week is long beside them.
 The load is chosen, and so is the number of jobs; the time in which they come follows.
 """
@@ -293,7 +293,7 @@ class LogFormat:
     weights: Mapping[str, float]
     path: str = ""
     assumes_nodes: bool = False
-    nodes: int = 16
+    nodes: int = 8
 
 
 LOG_FORMATS = {

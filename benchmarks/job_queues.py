@@ -62,7 +62,7 @@ _HOUR = 3_600.0
 def job_queues(
     trace: Literal["swf", "philly", "helios", "acme"] = "swf",
     policies: Sequence[str] = (),
-    jobs: int = 1_000,
+    jobs: int = 500,
     nodes: int = 0,
     load: float = 0.9,
     seed: int = 1,
