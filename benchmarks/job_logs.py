@@ -82,7 +82,7 @@ class JobKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def mean(self, tilt: float = 1.0) -> float:
         """The mean run time in seconds of the quantiles of u^(1 / tilt), u being uniform: above 1, jobs run longer."""
-        middles = (np.arange(1000) + 0.5) / 1000
+        middles = (np.arange(4000) + 0.5) / 4000
         return float(self.quantiles(middles ** (1 / tilt)).mean())
 
     def tilts(self) -> dict[int, float]:
