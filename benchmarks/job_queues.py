@@ -1,31 +1,43 @@
-"""Queues with reservations and backfill, on a generated log of batch jobs, by simulation of the whole scheduler."""
+"""Queues with reservations and backfill, beside other schedulers: simulations of logs of batch jobs."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from cProfile import Profile
-from dataclasses import dataclass
+from dataclasses import replace
 from random import Random
 from statistics import mean
 from time import process_time
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from benchmarks.harness import Rows, chosen
+from benchmarks.job_logs import LOG_FORMATS, load_log
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.documents import SourceObject
+from kubestow.rules.requests import requests_by_spec
 from kubestow.testing import SchedulerHarness, builders, in_virtual_time
 from kubestow_contrib.queues.availability import Availability, Demand, Occupation, PodKind
 from kubestow_contrib.queues.configuration import BackfillMode, JobQueuesArgs, QueueArgs, read_queues
 from kubestow_contrib.queues.jobs import JobRecord
 from kubestow_contrib.queues.planning import Policy, RunningJob, Situation, WaitingJob, plan
 from kubestow_contrib.queues.queue_report import bounded_slowdown, quantile
+from kubestow_contrib.volcano.conversion import to_scheduler_configuration
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
+from kubestow_lab.simulation.outcomes import PodOutcome
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
+from kubestow_lab.workloads.workload import RUN_TIME
 
-#: The policies that are compared: args of the plugin.
-_POLICIES: dict[str, dict[str, Any]] = {
+_QUEUES = ("heavy", "a", "b", "c")
+_DAY = 86_400.0
+#: Two of our rounds of planning are so far apart, in seconds, and pods take so long to start.
+_INTERVAL, _START_UP = 30, 5
+#: Args of JobQueues, by the name of the policy.
+_QUEUES_ARGS: dict[str, dict[str, Any]] = {
     "fifo": {"fairShare": {"enabled": False}, "backfill": {"mode": "none"}},
     "easy": {"fairShare": {"enabled": False}, "backfill": {"mode": "easy"}},
     "conservative": {"fairShare": {"enabled": False}, "backfill": {"mode": "conservative"}},
@@ -33,145 +45,196 @@ _POLICIES: dict[str, dict[str, Any]] = {
     "decay": {"fairShare": {"usageHalfLife": "24h"}, "backfill": {"mode": "easy"}},
     "decay-bounded": {"fairShare": {"usageHalfLife": "24h"}, "backfill": {"mode": "easy"}, "maxWait": "24h"},
 }
-_QUEUES = ("heavy", "a", "b", "c")
-_DAY = 86_400.0
-#: Between two rounds of planning, in seconds.
-_INTERVAL = 30
-
-
-@dataclass(frozen=True, slots=True)
-class BatchJob:
-    """A job as in the Standard Workload Format: submit time, processors, run time, requested time, and its queue."""
-
-    number: int
-    submitted: float
-    processors: int
-    run_time: float
-    requested_time: float
-    queue: str
-
-
-def generate_log(jobs: int, processors: int, load: float, seed: int) -> Iterator[BatchJob]:
-    """Jobs by the statistics that Lublin and Feitelson published (JPDC 63, 2003), at a given load of the machine.
-
-    A quarter of the jobs are serial, most others on powers of two by a two-stage uniform distribution; run times are
-    hyper-gamma in their logarithm, and longer for wide jobs. Arrivals are exponential, and users ask for one to five
-    times what their jobs run (Mu'alem and Feitelson's f-model). One queue has more than half of the jobs, in bursts.
-    """
-    random = Random(seed)
-    widest = math.log2(processors)
-    drawn = []
-    for _ in range(jobs):
-        width = 1
-        if random.random() >= 0.24:
-            low, high = (0.8, widest - 2.5) if random.random() < 0.86 else (widest - 2.5, widest)
-            exponent = random.uniform(low, high)
-            width = 2 ** round(exponent) if random.random() < 0.75 else round(2**exponent)
-        width = max(1, min(processors, width))
-        long = random.random() >= max(0.0, -0.0054 * width + 0.78)
-        logarithm = random.gammavariate(312, 0.03) if long else random.gammavariate(4.2, 0.94)
-        drawn.append((width, min(2 * _DAY, max(10.0, math.exp(logarithm)))))
-    area = sum(width * run_time for width, run_time in drawn)
-    pause = area / (processors * load) / jobs
-    time, queue = 0.0, "a"
-    for number, (width, run_time) in enumerate(drawn):
-        time += random.expovariate(1 / pause)
-        if number % 10 == 0 or queue != "heavy":  # bursts of the heavy queue, which gets about six of ten jobs
-            queue = random.choice(_QUEUES)
-        asked = min(4 * _DAY, run_time * random.uniform(1, 5))
-        yield BatchJob(number, time, width, run_time, asked, queue)
+_POLICIES = (*_QUEUES_ARGS, "kube-scheduler", "gang-scheduling", "volcano")
+_VOLCANO = {
+    "actions": "enqueue, allocate, backfill",
+    "schedulerName": "default-scheduler",
+    "tiers": [
+        {"plugins": [{"name": "priority"}, {"name": "gang"}]},
+        {"plugins": [{"name": name} for name in ("drf", "predicates", "proportion", "nodeorder")]},
+    ],
+}
+_GANG_LABEL, _VOLCANO_GROUP = "scheduling.x-k8s.io/pod-group", "scheduling.k8s.io/group-name"
+_GPU = "nvidia.com/gpu"
+_HOUR = 3_600.0
 
 
 def job_queues(
-    policies: Sequence[str] = (), jobs: int = 1_000, nodes: int = 16, load: float = 0.9, seed: int = 1
+    trace: Literal["swf", "philly", "helios", "acme"] = "swf",
+    policies: Sequence[str] = (),
+    jobs: int = 500,
+    nodes: int = 0,
+    load: float = 0.9,
+    seed: int = 1,
+    run_times: Literal["requested", "learned"] = "requested",
+    starved: float = 10.0,
 ) -> Rows:
-    """Waits, slowdown, utilisation and starvation of jobs by policy, on a generated log.
+    """Waits, slowdown, utilisation, starvation and kept reservations of jobs by policy, on a log in a published format.
 
-    Nodes have eight cores; a job on more than eight processors has pods of eight each. Utilisation is until the last
-    job was submitted; a reserved start is kept if the job started by the first one that it got, or two rounds later;
-    starved are jobs that waited for more than a day. The last figures are the mean wait in the queue with most jobs,
-    and in the others.
+    The log is generated with the published statistics of its cluster, written in its format, and read by its reader.
+    Policies are JobQueues in order, with EASY and conservative backfill, with fair shares, and with decay; those of
+    kube-scheduler, which has no queues, pod by pod, and with GangScheduling; and the front end of Volcano with gang,
+    drf and proportion. The pods of a job work from when all of them have nodes. Users request one to five times the run
+    time, or, with ``learned``, say nothing.
+
+    Jobs are starved that wait for more than ``starved`` times the mean. Utilisation is until the last job was
+    submitted, without pods that wait for others of their job; these are idle. A reserved start is kept if the job
+    starts in the first round after the first one that it got. ``nodes`` of 0 are those of the format.
     """
-    processors = 8 * nodes
-    log = list(generate_log(jobs, processors, load, seed))
-    for name in chosen(list(_POLICIES), policies):
+    log = load_log(trace, jobs, nodes or LOG_FORMATS[trace].nodes, load, seed)
+    for name in chosen(_POLICIES, policies):
         began = process_time()
-        records = _simulated(log, nodes, _POLICIES[name])
-        waits = [record.started - record.arrived for record in records]
-        last = max(job.submitted for job in log)
-        origin = min(record.arrived for record in records) - log[0].submitted
-        widths = {f"job/default/j{job.number}": job.processors for job in log}
-        used = sum(
-            widths[record.name] * max(0.0, min(record.ended - origin, last) - min(record.started - origin, last))
-            for record in records
-        )
-        heavy = [record.started - record.arrived for record in records if record.queue == "heavy"]
-        light = [record.started - record.arrived for record in records if record.queue != "heavy"]
+        yield name, _LogRun(*log, name, run_times, seed).figures(starved) | {"s of CPU": process_time() - began}
+
+
+class _LogRun:
+    """A log that a scheduler has run with a policy."""
+
+    def __init__(
+        self,
+        cluster: ClusterObjects,
+        arrivals: Arrivals,
+        weights: dict[str, float],
+        policy: str,
+        run_times: str,
+        seed: int,
+    ) -> None:
+        self._job_of = {arrival.pod.key: _job_of(arrival) for arrival in arrivals.pods}
+        self._last = max(arrival.time for arrival in arrivals.pods)
+        resource = _GPU if any(_GPU in node.status.allocatable for node in cluster.nodes) else "cpu"
+        self._width = {arrival.pod.key: requests_by_spec(arrival.pod)[resource] for arrival in arrivals.pods}
+        configuration, arrivals = _scheduler(policy, arrivals, weights, run_times, seed)
+        self._result = result = Simulation(
+            cluster, arrivals, configuration, options=SimulationOptions(samples=10)
+        ).run()
+        self._capacity = sum(node.allocatable[resource] for node in result.nodes)
+        self._records = list(self._read_records())
+
+    def _read_records(self) -> Iterator[JobRecord]:
+        """The jobs that have started and ended: they start when all of their pods have nodes."""
+        report = self._result.plugin_reports.get("JobQueues")
+        reserved = {} if report is None else {each["job"]: each["reserved"] for each in report.data["ended"]}
+        outcomes: dict[str, list[PodOutcome]] = {}
+        for outcome in self._result.outcomes:
+            outcomes.setdefault(self._job_of[outcome.key], []).append(outcome)
+        for name, pods in outcomes.items():
+            bound = [pod.bound for pod in pods if pod.bound is not None]
+            ended = [pod.ended for pod in pods if pod.ended is not None]
+            if len(ended) == len(pods):
+                known = reserved.get(f"podgroup/{name}", reserved.get(f"pod/{name}"))
+                queue, arrived = name.partition("/")[0], pods[0].arrived
+                yield JobRecord(name, queue, len(pods), arrived, max(bound), max(ended), known)
+
+    def figures(self, starved: float) -> dict[str, Any]:
+        """What is measured."""
+        records = self._records
+        waits = [_wait(record) for record in records]
+        longest = max(records, key=_wait)
+        width = sum(self._width[key] for key, job in self._job_of.items() if job == longest.name)
+        [(busiest, _)] = Counter(record.queue for record in records).most_common(1)
         reserved = [record for record in records if record.reserved is not None]
-        kept = sum(record.started <= (record.reserved or 0.0) + 2 * _INTERVAL for record in reserved)
-        yield (
-            name,
-            {
-                "jobs": len(records),
-                "s mean wait": mean(waits),
-                "s p95 wait": quantile(waits, 0.95),
-                "bounded slowdown": mean(map(bounded_slowdown, records)),
-                "% utilisation": 100 * used / (processors * last),
-                "jobs reserved": len(reserved),
-                "% kept": 100 * kept / len(reserved) if reserved else 100.0,
-                "jobs starved": sum(wait > _DAY for wait in waits),
-                "s longest wait": max(waits),
-                "s mean wait, heavy": mean(heavy),
-                "s mean wait, others": mean(light),
-                "s of CPU": process_time() - began,
-            },
-        )
+        kept = sum(record.started <= (record.reserved or 0.0) + _INTERVAL + _START_UP for record in reserved)
+        working, idle = self._uses()
+        return {
+            "jobs": len(records),
+            "jobs never started": len(set(self._job_of.values())) - len(records),
+            "h mean wait": mean(waits) / _HOUR,
+            "h p95 wait": quantile(waits, 0.95) / _HOUR,
+            "bounded slowdown": mean(map(bounded_slowdown, records)),
+            "% utilisation": 100 * working,
+            "% idle": 100 * idle,
+            "h longest wait": max(waits) / _HOUR,
+            "% of the cluster that it needs": 100 * width / self._capacity,
+            "jobs starved": sum(wait > starved * mean(waits) for wait in waits),
+            "h mean wait, busiest queue": mean(_wait(each) for each in records if each.queue == busiest) / _HOUR,
+            "h mean wait, others": mean(_wait(each) for each in records if each.queue != busiest) / _HOUR,
+            "jobs reserved": len(reserved),
+            "jobs kept": kept,
+        }
+
+    def _uses(self) -> tuple[float, float]:
+        """The parts of the cluster that worked, and that waited for other pods, until the last job was submitted."""
+        starts = {record.name: record.started for record in self._records}
+        working = idle = 0.0
+        for outcome in self._result.outcomes:
+            if outcome.bound is not None:
+                width, start = self._width[outcome.key], starts.get(self._job_of[outcome.key], self._last)
+                end = self._last if outcome.ended is None else outcome.ended
+                bound, start, end = (min(time, self._last) for time in (outcome.bound, start, end))
+                idle += width * (start - bound)
+                working += width * (end - start)
+        whole = self._capacity * self._last
+        return working / whole, idle / whole
 
 
-def _simulated(log: Sequence[BatchJob], nodes: int, args: dict[str, Any]) -> list[JobRecord]:
-    """Run the scheduler with a policy on the log, and return what the plugin has recorded."""
-    cluster = ClusterObjects(nodes=[builders.node(f"n{n:03}", cpu="8", memory="64Gi") for n in range(nodes)])
-    arrivals = Arrivals(pods=[arrival for job in log for arrival in _pods(job)])
-    configuration = {
+def _job_of(arrival: Arrival) -> str:
+    """The namespace and name of a pod's job."""
+    metadata = arrival.pod.metadata
+    return f"{metadata.namespace}/{metadata.labels.get(_GANG_LABEL, metadata.name)}"
+
+
+def _wait(record: JobRecord) -> float:
+    return record.started - record.arrived
+
+
+def _scheduler(
+    policy: str, arrivals: Arrivals, weights: dict[str, float], run_times: str, seed: int
+) -> tuple[dict[str, Any] | None, Arrivals]:
+    """The configuration of a policy, and the pods with what it reads of them."""
+    if policy == "kube-scheduler":
+        return None, arrivals
+    if policy == "gang-scheduling":
+        return _profile("GangScheduling"), arrivals
+    if policy == "volcano":
+        return to_scheduler_configuration(_VOLCANO), _for_volcano(arrivals, weights)
+    queues = [{"name": name, "weight": weight} for name, weight in weights.items()]
+    args = {"queues": queues, "namespaceQueues": {name: name for name in weights}, "interval": f"{_INTERVAL}s"}
+    configuration = _profile("JobQueues", **args, **_QUEUES_ARGS[policy])
+    return configuration, replace(arrivals, pods=[_declared(each, run_times, seed) for each in arrivals.pods])
+
+
+def _profile(plugin: str, **args: Any) -> dict[str, Any]:
+    plugins = {"multiPoint": {"enabled": [{"name": plugin}], "disabled": [{"name": "DefaultPreemption"}]}}
+    config = [{"name": plugin, "args": args}] if args else []
+    return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [
-            {
-                "plugins": {
-                    "multiPoint": {"enabled": [{"name": "JobQueues"}], "disabled": [{"name": "DefaultPreemption"}]}
-                },
-                "pluginConfig": [
-                    {
-                        "name": "JobQueues",
-                        "args": {"queues": [{"name": name} for name in _QUEUES], "interval": f"{_INTERVAL}s", **args},
-                    }
-                ],
-            }
-        ],
+        "profiles": [{"plugins": plugins, "pluginConfig": config}],
     }
-    result = Simulation(cluster, arrivals, configuration, options=SimulationOptions(samples=10)).run()
-    data = result.plugin_reports["JobQueues"].data
-    return [
-        JobRecord(
-            each["job"], each["queue"], each["pods"], each["arrived"], each["started"], each["ended"], each["reserved"]
-        )
-        for each in data["ended"]
-    ]
 
 
-def _pods(job: BatchJob) -> Iterator[Arrival]:
-    """The pods of a job: of eight processors each, and one with the rest."""
-    whole, rest = divmod(job.processors, 8)
-    sizes = [8] * whole + ([rest] if rest else [])
-    annotations = {
-        "kubestow.dev/queue": job.queue,
-        "kubestow.dev/run-time": f"{round(job.requested_time)}s",
-        "kubestow.dev/job": f"j{job.number}",
-        "kubestow.dev/job-size": str(len(sizes)),
-    }
-    for index, size in enumerate(sizes):
-        pod = builders.pod(f"j{job.number}-{index}", cpu=str(size), metadata={"annotations": annotations})
-        yield Arrival(pod, job.submitted, job.run_time, {})
+def _declared(arrival: Arrival, run_times: str, seed: int) -> Arrival:
+    """A pod with the run time that its user requested: that of the log, or else one to five times the true one."""
+    if run_times == "learned":
+        return _annotated(arrival, {}, arrival.pod.metadata.labels)
+    if RUN_TIME in arrival.pod.metadata.annotations or arrival.duration is None:
+        return arrival
+    asked = math.ceil(arrival.duration * Random(f"{seed}/{_job_of(arrival)}").uniform(1, 5))
+    return _annotated(arrival, {RUN_TIME: f"{asked}s"}, arrival.pod.metadata.labels)
+
+
+def _annotated(arrival: Arrival, annotations: dict[str, str], labels: dict[str, str]) -> Arrival:
+    pod = arrival.pod
+    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations, labels=labels)
+    return replace(arrival, pod=msgspec.structs.replace(pod, metadata=metadata))
+
+
+def _for_volcano(arrivals: Arrivals, weights: dict[str, float]) -> Arrivals:
+    """The same jobs as PodGroups of Volcano, in queues of Volcano."""
+    sizes = Counter(map(_job_of, arrivals.pods))
+    objects = [_volcano_object("Queue", {"name": name}, {"weight": round(weight)}) for name, weight in weights.items()]
+    for job, size in sizes.items():
+        namespace, _, name = job.partition("/")
+        metadata = {"namespace": namespace, "name": name}
+        objects.append(_volcano_object("PodGroup", metadata, {"queue": namespace, "minMember": size}))
+    pods = [_annotated(each, {_VOLCANO_GROUP: _job_of(each).partition("/")[2]}, {}) for each in arrivals.pods]
+    return replace(arrivals, pods=pods, custom_resources=objects)
+
+
+def _volcano_object(kind: str, metadata: dict[str, str], spec: dict[str, Any]) -> SourceObject:
+    version = "scheduling.volcano.sh/v1beta1"
+    manifest = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+    return SourceObject(version, kind, msgspec.json.encode(manifest), metadata["name"], "log")
 
 
 def queue_planning(nodes: int = 5_000, waiting: int = 1_000, running: int = 1_000, seed: int = 1) -> Rows:

@@ -51,6 +51,7 @@ def objects_of_job_set(job_set: Object, references: References) -> Iterator[Obje
             }
             annotations = {**(metadata.get("annotations") or {}), **labels}
             job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {**job_set["metadata"], "name": job_name}}
+            yield {**job, "spec": template.get("spec") or {}}
             yield from _pods_of_job(job, template.get("spec") or {}, f"{path}.template.spec", labels, annotations)
 
 

@@ -4,6 +4,7 @@ configuration      the args of the plugin: queues, flavors of nodes, fair share,
 queues_file        queues in a file of their own, also as objects of Volcano, kube-batch and CapacityScheduling
 fair_share         usage that decays, and the division of a total among queues by priority and weight
 availability       what is free on nodes, and below limits, over time; the earliest start of a job, and its nodes
+batch_jobs         Jobs of Kubernetes: how long they may run
 jobs               jobs, their pods, and how long they run
 planning           one round of decisions: order, starts, reservations, backfill, victims
 job_queues         the plugin JobQueues, which connects them with the scheduler

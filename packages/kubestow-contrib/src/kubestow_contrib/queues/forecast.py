@@ -291,7 +291,7 @@ class _Answers:
             if len(found) > _MOST_TRIED:
                 continue
             without = self._availability(asked, running)
-            if without.at(reservation.start, asked.demand, asked.duration) is None:
+            if without.at(reservation.start, asked.demand, self._policy.length_of_run(asked)) is None:
                 needed.append(found[-1])
         return sorted(needed or found, key=lambda each: (each.end, each.name))
 
@@ -306,10 +306,11 @@ class _Answers:
         for start in made.starts:
             if position[start.job.key] < position[asked.key]:
                 planned = Reservation(self._situation.now, start.placement)
-                availability.reserve(planned, start.job.demand, start.job.duration)
+                availability.reserve(planned, start.job.demand, self._policy.length_of_run(start.job))
         for key, delay in made.delays.items():
             if delay.reservation is not None and position[key] < position[asked.key]:
-                availability.reserve(delay.reservation, delay.job.demand, delay.job.duration)
+                length = self._policy.length_of_reservation(delay.job)
+                availability.reserve(delay.reservation, delay.job.demand, length)
         return availability
 
     # -- what would make it start now ----------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ class _Answers:
         """The longest run time with which the job ends before something that is reserved for another one."""
         reserved = {d.reservation.start for d in self._plan.delays.values() if d.reservation is not None}
         for start in sorted(reserved, reverse=True):
-            seconds = start - self._situation.now
+            seconds = start - self._situation.now - self._policy.start_up
             if 0 < seconds < asked.duration:
                 now, then = Duration.of(seconds=int(seconds)), Duration.of(seconds=round(asked.duration))
                 text = f"a run time of {now} instead of {then}"

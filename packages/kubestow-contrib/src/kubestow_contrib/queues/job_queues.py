@@ -24,14 +24,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.api.custom import CustomObject
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.changes.journal import Generation
 from kubestow.cluster.nodes.selectors import selected_by
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.pod_groups import KUBERNETES, WORKLOADS
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges
 from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.event_registration import EventRegistration, Invalidation, on
 from kubestow.framework.interface import (
     FilterRunner,
     Handle,
@@ -47,7 +51,9 @@ from kubestow.framework.status import SUCCESS, Status
 from kubestow.reports.model import PluginReport
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 from kubestow.rules.requests import PODS
+from kubestow_contrib.queues import batch_jobs
 from kubestow_contrib.queues.availability import Demand, Occupation, Placement, PodKind, Reservation
+from kubestow_contrib.queues.batch_jobs import deadline_of
 from kubestow_contrib.queues.configuration import JobQueuesArgs, Queue, read_queues, seconds
 from kubestow_contrib.queues.fair_share import DecayedUsage
 from kubestow_contrib.queues.history import History
@@ -70,14 +76,21 @@ _log = logging.getLogger(__name__)
 
 _NO_JOB = Status.unschedulable("preemption: not eligible without a queue.")
 _NO_VICTIMS = Status.unschedulable("preemption: no jobs have to make way for this one.")
+_ANY_CHANGE = Action.ADD | Action.UPDATE | Action.DELETE
 #: So many jobs that have ended are kept for reports.
 _MOST_RECORDS = 20_000
 _OUTSIDE = "nodes of no flavor"
 _ZONE = "topology.kubernetes.io/zone"
 #: The messages of the pods of so many waiting jobs are kept up to date.
 _MOST_MESSAGES = 50
+#: How long pods take to start once their job is admitted, in seconds: Kubernetes' objective for 99 of 100.
+_START_UP = 5.0
 #: How long evicted pods take to leave, in seconds.
 _LEAVING = 30.0
+
+
+def _watch(resource: str | type[CustomObject]) -> EventRegistration:
+    return on(resource, _ANY_CHANGE, invalidates=Invalidation.NOTHING, requeues=False)
 
 
 class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPlugin):
@@ -86,7 +99,8 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
     name = "JobQueues"
     Args = JobQueuesArgs
     report_title = "Job queues"
-    events_to_register = ()  # rounds admit jobs, not events
+    # Rounds admit jobs, not events; Jobs and pod groups are only watched.
+    events_to_register: tuple[EventRegistration, ...] = (_watch(batch_jobs.Job),)
 
     def __init__(self, args: JobQueuesArgs | None, handle: Handle) -> None:
         args = with_queues_file(args or JobQueuesArgs(), partial(_log.warning, "Queues of another project: %s"))
@@ -103,10 +117,13 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
             max_wait=seconds(args.max_wait),
             within_queue=args.preemption.within_queue,
             reclaim=args.preemption.reclaim,
+            slack=seconds(args.interval),
+            start_up=_START_UP,
         )
         self._settle, self._timeout = seconds(args.settle_time), seconds(args.placement_timeout)
         self._min_run_time = seconds(args.preemption.min_run_time)
         self.history = History(list(self.queues))
+        jobs = handle.cluster.catalog(batch_jobs.Job)
         self.jobs = Jobs(
             handle.cluster,
             self.now,
@@ -115,10 +132,18 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
             namespace_queues=args.namespace_queues,
             default_queue=args.default_queue,
             is_ours=self._is_ours,
-            run_times=RunTimes(seconds(args.assumed_run_time)),
+            run_times=RunTimes(seconds(args.assumed_run_time), partial(deadline_of, jobs)),
             on_end=self._ended,
             on_run=self.history.add,
         )
+        jobs.subscribe(self._spec_changed)
+        apis = handle.cluster.pod_groups.apis
+        if not handle.feature_enabled("GenericWorkload"):
+            apis = tuple(api for api in apis if api not in (KUBERNETES, WORKLOADS))
+        for api in apis:
+            resource = EventResource.POD_GROUP if api is KUBERNETES else api.kind
+            self.events_to_register += (_watch(resource),)
+            handle.cluster.catalog(api.kind).subscribe(self._spec_changed)
         self._usage = {name: DecayedUsage(seconds(args.fair_share.usage_half_life)) for name in self.queues}
         #: The jobs that have to make way for an admitted one, by the key of that.
         self._to_evict: dict[str, list[Job]] = {}
@@ -133,6 +158,11 @@ class JobQueues(PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin, ReportingPl
         self._next_round = -math.inf
         self._offline: Generation | None = None
         handle.run_periodically(seconds(args.interval), self._run_round)
+
+    def _spec_changed(self, before: Any, after: Any) -> None:
+        """How long a Job may run has changed, or how many pods of a group start together, perhaps."""
+        if before is None or after is None or before.spec != after.spec:
+            self.jobs.changed = True
 
     def now(self) -> float:
         """The time in seconds since the Unix epoch."""

@@ -16,10 +16,13 @@ from enum import Enum
 from typing import NamedTuple
 
 from kubestow.api.formats.duration import Duration
+from kubestow.api.scheduling import Workload
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.pod_groups import WORKLOADS
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.rules.jobs import jobs_of
 from kubestow_contrib.queues.availability import Reservation
+from kubestow_contrib.queues.batch_jobs import JobReference, job_of
 from kubestow_contrib.queues.history import JobRun, PodsOnNodes
 
 QUEUE = "kubestow.dev/queue"
@@ -88,6 +91,7 @@ class Declared(NamedTuple):
     """What the pods of a job say about it: times in seconds, None where they say nothing.
 
     ``run_time`` is the longest that a pod is annotated with, and its annotation; ``restart_cost`` is in pod-seconds.
+    ``deadline`` is the longest ``activeDeadlineSeconds`` of pods; ``controllers`` are the Jobs that control them.
     """
 
     priority: int
@@ -95,6 +99,7 @@ class Declared(NamedTuple):
     deadline: float | None
     restart_cost: float
     is_preemptible: bool
+    controllers: frozenset[JobReference]
 
 
 class Job:
@@ -164,6 +169,10 @@ class Job:
         apis = {api.name: api for api in cluster.pod_groups.apis}
         for name in cluster.pod_groups.memberships(example):
             api = apis[name.api]
+            if api is WORKLOADS:
+                if least := _least_by_workload(cluster, example):
+                    return least
+                continue
             group = cluster.catalog(api.kind).get(name.namespace, name.name)
             if group is not None and (least := api.gang_policy(group)[0]):
                 return least
@@ -266,10 +275,14 @@ class JobRecord:
 
 
 class RunTimes:
-    """How long jobs run: as they say, or as the jobs of their queues did before."""
+    """How long jobs run: as they say, or as the jobs of their queues did before.
 
-    def __init__(self, assumed: float) -> None:
-        self._assumed = assumed
+    ``assumed`` is the time of jobs about which nothing is known, in seconds; ``deadline_of`` returns how long some Jobs
+    may run.
+    """
+
+    def __init__(self, assumed: float, deadline_of: Callable[[Collection[JobReference]], float | None]) -> None:
+        self._assumed, self._deadline_of = assumed, deadline_of
         self._learned: dict[str, deque[float]] = {}
 
     def learn(self, queue: str, seconds: float) -> None:
@@ -279,14 +292,16 @@ class RunTimes:
     def of(self, job: Job) -> RunTime:
         """The expected run time: the annotation, else ``activeDeadlineSeconds``, else what was learned, else assumed.
 
-        A job does not run beyond its ``activeDeadlineSeconds`` in any case.
+        A job does not run beyond ``activeDeadlineSeconds`` of its pods, or of its Job, in any case.
         """
         declared = job.declared
-        expected = None if declared.run_time is None else RunTime(*declared.run_time)
-        if declared.deadline is not None and (expected is None or declared.deadline < expected.seconds):
-            return RunTime(declared.deadline, "activeDeadlineSeconds")
-        if expected is not None:
-            return expected
+        known = [RunTime(*declared.run_time)] if declared.run_time is not None else []
+        if declared.deadline is not None:
+            known.append(RunTime(declared.deadline, "activeDeadlineSeconds of its pods"))
+        if declared.controllers and (deadline := self._deadline_of(declared.controllers)) is not None:
+            known.append(RunTime(deadline, f"activeDeadlineSeconds of {_names(declared.controllers)}"))
+        if known:
+            return min(known, key=lambda each: each.seconds)
         learned = self._learned.get(job.queue, ())
         if len(learned) >= _LEAST_LEARNED:
             tenths = statistics.quantiles(learned, n=10, method="inclusive")
@@ -472,7 +487,25 @@ def _declared(pods: Collection[PodInfo]) -> Declared:
         max(deadlines, default=None),
         cost,
         all(info.metadata.annotations.get(PREEMPTIBLE) != "false" for info in pods),
+        frozenset(filter(None, (job_of(info.pod) for info in pods))),
     )
+
+
+def _names(jobs: Collection[JobReference]) -> str:
+    """``Job train``, or the number of several."""
+    if len(jobs) > 1:
+        return f"its {len(jobs)} Jobs"
+    return f"Job {next(iter(jobs)).name}"
+
+
+def _least_by_workload(cluster: Cluster, info: PodInfo) -> int:
+    """How many pods the group of a Workload needs that a pod names; 0 if it is no gang, or does not exist."""
+    reference = info.spec.workload_ref
+    workload = None if reference is None else cluster.catalog(Workload).get(info.namespace, reference.name)
+    if reference is None or workload is None:
+        return 0
+    gangs = [group.policy.gang for group in workload.spec.pod_groups if group.name == reference.pod_group]
+    return gangs[0].min_count if gangs and gangs[0] is not None else 0
 
 
 def _created(info: PodInfo, now: float) -> float:

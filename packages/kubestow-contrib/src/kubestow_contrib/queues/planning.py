@@ -43,6 +43,10 @@ class Policy:
 
     ``reservations`` is the number of jobs that get a reserved start in conservative mode, others not counted that only
     the limits of their queues keep waiting.
+
+    A job starts in the first round from its reserved start on, up to ``slack`` later, and its pods up to ``start_up``
+    after that round. So nodes are planned for it for so much longer than it runs. Otherwise what is reserved from its
+    end on would be lost whenever it starts a moment late: others may have taken what those jobs had reserved before.
     """
 
     mode: BackfillMode = "easy"
@@ -53,6 +57,16 @@ class Policy:
     max_wait: float = 0.0
     within_queue: bool = False
     reclaim: bool = False
+    slack: float = 0.0
+    start_up: float = 0.0
+
+    def length_of_run(self, job: WaitingJob) -> float:
+        """How long a job that starts in this round has its nodes at most, if it runs no longer than expected."""
+        return job.duration + self.start_up
+
+    def length_of_reservation(self, job: WaitingJob, late: float = 0.0) -> float:
+        """The same from its reserved start on, or from so many seconds after it."""
+        return self.length_of_run(job) + max(0.0, self.slack - late)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,7 +240,7 @@ class _Round:
                 made.delays[job.key] = Delay(job, "behind", behind=ahead)
             else:
                 displaced = self._held.withdraw_for(job) if known is None else []
-                if not self._start(job):
+                if not self._start(job, known):
                     made.delays[job.key] = self._delay(job, known)
                 self._held.restore(displaced)
         return made
@@ -238,12 +252,13 @@ class _Round:
             return Delay(job, "nodes")
         if not availability.fits_at_last(job.demand):
             return Delay(job, "never")
-        is_limited = availability.at(self._situation.now, job.demand, job.duration, limited=False) is not None
-        reservation = None
+        run = self._policy.length_of_run(job)
+        is_limited = availability.at(self._situation.now, job.demand, run, limited=False) is not None
+        reservation, length = None, self._policy.length_of_reservation(job)
         if is_limited or self._reservations_left:
-            reservation = availability.earliest(job.demand, job.duration, known=known)
+            reservation = availability.earliest(job.demand, length, known=known)
         if reservation is not None:
-            availability.reserve(reservation, job.demand, job.duration)
+            availability.reserve(reservation, job.demand, length)
         if is_limited:
             if self._policy.mode == "none":
                 self._limited[job.queue] = job.key
@@ -252,10 +267,12 @@ class _Round:
         behind, made.held = made.held, made.held or job.key
         return Delay(job, "nodes", reservation, behind)
 
-    def _start(self, job: WaitingJob) -> bool:
-        """Start a job now, if need be in the place of others; whether that is possible."""
-        now = self._situation.now
-        placement = self._availability.at(now, job.demand, job.duration)
+    def _start(self, job: WaitingJob, known: Reservation | None) -> bool:
+        """Start a job now, if need be where it is reserved, or in the place of others; whether that is possible."""
+        now, availability, run = self._situation.now, self._availability, self._policy.length_of_run(job)
+        placement = availability.at(now, job.demand, run)
+        if placement is None and known is not None and known.start <= now:
+            placement = known.placement if availability.is_possible(known, job.demand, run) else None
         victims: tuple[str, ...] = ()
         if placement is None:
             found = self._preempt(job)
@@ -265,9 +282,9 @@ class _Round:
             for key in victims:
                 victim = self._running.pop(key)
                 for each in victim.occupations:
-                    self._availability.release(each)
+                    availability.release(each)
                 self._shares.add(victim.queue, self._used(victim), -1)
-        self._availability.reserve(Reservation(now, placement), job.demand, job.duration)
+        availability.reserve(Reservation(now, placement), job.demand, run)
         self._shares.add(job.queue, self._requested(job))
         self._plan.starts.append(Start(job, placement, victims))
         return True
@@ -327,7 +344,7 @@ class _Round:
         for victim in victims:
             for each in victim.occupations:
                 trial.release(each)
-        return trial.at(self._situation.now, job.demand, job.duration)
+        return trial.at(self._situation.now, job.demand, self._policy.length_of_run(job))
 
     def _is_eligible(self, job: WaitingJob, victim: RunningJob) -> bool:
         if victim.queue == job.queue:
@@ -400,26 +417,28 @@ class _HeldReservations:
     """
 
     def __init__(self, availability: Availability, situation: Situation, policy: Policy) -> None:
-        self._availability, self._now, self._max_wait = availability, situation.now, policy.max_wait
-        self._positions = situation.positions
-        self._held: dict[str, tuple[WaitingJob, Reservation]] = {}
+        self._availability, self._policy = availability, policy
+        self._now, self._positions = situation.now, situation.positions
+        #: The jobs by key, each with its reservation and how long that is.
+        self._held: dict[str, tuple[WaitingJob, Reservation, float]] = {}
         reserved = [job for job in situation.waiting if job.reservation is not None]
         self.restore(sorted(reserved, key=self._position))
 
     def withdraw(self, job: WaitingJob) -> Reservation | None:
         """Give back what is held for a job; its reservation, None if none holds."""
-        _, reservation = self._held.pop(job.key, (job, None))
-        if reservation is not None:
-            self._availability.withdraw(reservation, job.demand, job.duration)
+        if job.key not in self._held:
+            return None
+        _, reservation, length = self._held.pop(job.key)
+        self._availability.withdraw(reservation, job.demand, length)
         return reservation
 
     def withdraw_for(self, job: WaitingJob) -> list[WaitingJob]:
         """Give back what is held for jobs that another one may displace; these jobs."""
-        is_first = job.is_started or is_overdue(job, self._now, self._max_wait)
+        is_first = job.is_started or is_overdue(job, self._now, self._policy.max_wait)
         has_lost, position = job.reservation is not None, self._position(job)
         displaced = [
             other
-            for other, _ in self._held.values()
+            for other, _, _ in self._held.values()
             if is_first or other.priority < job.priority or (has_lost and position < self._position(other))
         ]
         for other in displaced:
@@ -430,10 +449,12 @@ class _HeldReservations:
         """Hold the reservations of some jobs again, as far as they are still possible."""
         for job in jobs:
             assert job.reservation is not None
-            held = Reservation(max(job.reservation.start, self._now), job.reservation.placement)
-            if self._availability.is_possible(held, job.demand, job.duration):
-                self._availability.reserve(held, job.demand, job.duration)
-                self._held[job.key] = job, held
+            start = max(job.reservation.start, self._now)
+            length = self._policy.length_of_reservation(job, start - job.reservation.start)
+            held = Reservation(start, job.reservation.placement)
+            if self._availability.is_possible(held, job.demand, length):
+                self._availability.reserve(held, job.demand, length)
+                self._held[job.key] = job, held, length
 
     def _position(self, job: WaitingJob) -> float:
         return self._positions.get(job.key, math.inf)

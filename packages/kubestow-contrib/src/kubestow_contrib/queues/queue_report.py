@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from kubestow.api.formats.duration import Duration
@@ -164,19 +164,22 @@ class QueueReport:
             yield Paragraph("No job waits.", note=True)
             return
         table = Table(
-            *("position", "job", "queue", "pods", "waits since", "reserved start", "nodes"),
-            right=("position", "pods", "waits since", "reserved start", "nodes"),
+            *("position", "job", "queue", "pods", "waits since", "run time", "known by", "reserved start", "nodes"),
+            right=("position", "pods", "waits since", "run time", "reserved start", "nodes"),
             caption="Waiting jobs",
         )
         for job in sorted(waiting, key=lambda job: position[job.name])[:_MOST_JOBS]:
             found = job.reservation
             nodes = 0 if found is None else len({row for rows in found.placement.rows for row in rows.tolist()})
+            run_time = self.run_times.of(job)
             table.add(
                 f"{position[job.name]:,}",
                 job.name,
                 job.queue,
                 f"{len(job.pods):,}",
                 self._time_text(job.arrived),
+                str(Duration.of(seconds=round(run_time.seconds))),
+                run_time.source,
                 "-" if found is None else self._time_text(found.start),
                 f"{nodes:,}" if nodes else "-",
             )
@@ -249,6 +252,7 @@ class QueueReport:
                     "arrived": round(job.arrived - began, 3),
                     "started": None if job.started is None else round(job.started - began, 3),
                     "position": plan.position.get(job.name) if job.state is JobState.WAITING else None,
+                    "runTime": asdict(self.run_times.of(job)),
                     "reserved": None
                     if job.reservation is None or job.state is JobState.ADMITTED
                     else round(job.reservation.start - began, 3),

@@ -393,6 +393,8 @@ class Accounts:
         #: Incremented when pods end or leave their nodes, and when queues, pod groups or nodes change: only then may
         #: a job be admitted that was not before.
         self.freed = 0
+        #: Incremented when a pod is new, has changed or ended, or came to or left a node, and when a job is admitted.
+        self.changes = 0
         #: The pods of PodGroups that have ended, for the reader to take.
         self.ended: deque[EndedPod] = deque(maxlen=_MOST_ENDED)
         for catalog in self._pod_groups:
@@ -427,6 +429,11 @@ class Accounts:
             for job in self.jobs.values():
                 self._set_priority(job)
 
+    def admit(self, job: Job) -> None:
+        """Count a job as admitted."""
+        self.changes += 1
+        self.queues.admit(job)
+
     def refresh(self) -> None:
         """Bring the shares up to date, too."""
         self.update()
@@ -436,6 +443,7 @@ class Accounts:
 
     def pod_observed(self, info: PodInfo) -> None:
         """A pod is new, or has changed."""
+        self.changes += 1
         known = self._job_of.get(info.uid)
         if known is None and _job_key(info) is None:
             return
@@ -447,6 +455,7 @@ class Accounts:
 
     def pod_ended(self, uid: str) -> None:
         """A pod has finished or was deleted."""
+        self.changes += 1
         job = self._job_of.get(uid)
         if job is not None and not job.key.uid:
             self.ended.append(EndedPod(job.key, job.pods[uid].name, uid))
@@ -460,6 +469,7 @@ class Accounts:
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """Count a pod on a node."""
+        self.changes += 1
         if info.terminating or _job_key(info) is None:
             return
         if info.uid not in self._job_of:
@@ -470,10 +480,11 @@ class Accounts:
         self._placed_in[info.uid] = job
         self.queues.add(job, "allocated", requests_of(info), +1)
         if not job.is_admitted:
-            self.queues.admit(job)
+            self.admit(job)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """Do not count a pod on a node any more."""
+        self.changes += 1
         job = self._placed_in.pop(info.uid, None)
         if job is None:
             return

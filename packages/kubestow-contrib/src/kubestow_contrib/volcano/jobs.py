@@ -221,7 +221,7 @@ class Enqueueing:
         if lacking:
             self._refused[job.key] = lacking
         else:
-            self._accounts.queues.admit(job)
+            self._accounts.admit(job)
             self._has_admitted_overdue = self._has_admitted_overdue or self._is_overdue(job)
 
     def _lacking(self, job: Job, least: Amounts) -> str:

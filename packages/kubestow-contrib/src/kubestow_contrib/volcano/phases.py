@@ -8,8 +8,8 @@
 
 Pods that are terminating on nodes count, so that a group keeps its phase until they are gone.
 
-Statuses are compared once a second, outside scheduling cycles, and only differences are written. The scheduler does not
-watch finished pods, so each pod that ends is read once to see how it ended.
+Once a second, outside scheduling cycles, statuses are compared if anything has changed, and only differences are
+written. The scheduler does not watch finished pods, so each pod that ends is read once to see how it ended.
 """
 
 from __future__ import annotations
@@ -46,10 +46,17 @@ class PodGroupPhases:
         #: How many pods have ended in each phase since the status of their group was written, by the group's job.
         self._ended: dict[JobKey, Counter[str]] = {}
         self._has_warned = False
+        #: What statuses depend on, as it was when all were last written.
+        self._written: object = None
         handle.run_periodically(_PERIOD, self.update)
 
     async def update(self) -> None:
-        """Write what has changed."""
+        """Write what has changed. Without a change in the cluster this costs nothing."""
+        self._accounts.update()
+        versions = tuple(groups.version for _, groups in self._groups)
+        state = self._accounts.changes, self._accounts.freed, versions
+        if state == self._written:
+            return
         while self._accounts.ended:
             pod = self._accounts.ended.popleft()
             # One that was deleted is not found.
@@ -57,18 +64,20 @@ class PodGroupPhases:
                 found = await self._handle.request("GET", f"/api/v1/namespaces/{pod.job.namespace}/pods/{pod.name}")
                 if found["metadata"]["uid"] == pod.uid:
                     self._ended.setdefault(pod.job, Counter())[found["status"]["phase"]] += 1
+        are_written = True
         for api, groups in self._groups:
             for group in list(groups):
                 status = self._status(group, api)
                 if status != group.status:
-                    await self._write(group, status)
+                    are_written = await self._write(group, status) and are_written
+        self._written = state if are_written else None
         self._ended = {
             key: ended
             for key, ended in self._ended.items()
             if any(groups.get(key.namespace, key.name) for _, groups in self._groups)
         }
 
-    async def _write(self, group: PodGroup, status: PodGroupStatus) -> None:
+    async def _write(self, group: PodGroup, status: PodGroupStatus) -> bool:
         # APIObject leaves out defaults, which a merge patch would not reset.
         counts = {"running": status.running, "succeeded": status.succeeded, "failed": status.failed}
         try:
@@ -79,8 +88,9 @@ class PodGroupPhases:
                 self._has_warned = True
                 extra = fields(podGroup=group.metadata.name, namespace=group.metadata.namespace, err=str(error))
                 _log.warning("the status of PodGroups cannot be written: %s", error, extra=extra)
-            return
+            return False
         self._ended.pop(JobKey(group.metadata.namespace, group.metadata.name), None)
+        return True
 
     def _status(self, group: PodGroup, api: PodGroupAPI) -> PodGroupStatus:
         key, old = JobKey(group.metadata.namespace, group.metadata.name), group.status

@@ -69,6 +69,19 @@ def about(name: str, objects: list[Object], tmp_path: Path, **options: Any) -> J
     return found.jobs[0]
 
 
+def test_a_job_runs_no_longer_than_the_deadline_of_its_job(tmp_path: Path) -> None:
+    running = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "first", "namespace": "default"},
+        "spec": {"activeDeadlineSeconds": 600, "template": {}},
+    }
+    objects = [node("a", cpu="4"), *job("first", 4, run="2h", on="a", cpu="1"), *job("next", 4, cpu="1"), running]
+    found = about("next", objects, tmp_path)
+    assert str(found.start) == "2026-06-01 12:10:00+00:00"
+    assert [(e.name, e.source) for e in found.ends] == [("job/default/first", "activeDeadlineSeconds of Job first")]
+
+
 def test_a_job_starts_when_those_before_it_have_ended(tmp_path: Path) -> None:
     objects = [
         node("a", cpu="4"),
@@ -76,7 +89,7 @@ def test_a_job_starts_when_those_before_it_have_ended(tmp_path: Path) -> None:
         *job("first", 4, run="30m", on="a", cpu="1"),
         *job("second", 2, run="2h", on="b", started="2026-06-01T11:00:00Z", cpu="1"),
         *job("large", 8, run="1h", created="2026-06-01T11:30:00Z", cpu="1"),
-        *job("next", 4, run="1h", created="2026-06-01T11:40:00Z", cpu="1"),
+        *job("next", 4, run="59m", created="2026-06-01T11:40:00Z", cpu="1"),
     ]
     large = about("large", objects, tmp_path)
     assert (large.state, large.position, large.waiting, large.is_reserved) == ("Waiting", 1, 2, True)
@@ -88,9 +101,10 @@ def test_a_job_starts_when_those_before_it_have_ended(tmp_path: Path) -> None:
     ]
     assert large.waited == 30 * 60
     assert "annotation kubestow.dev/run-time" in large.run_time.source
-    # "next" would fit from 12:30 on, before "large", if it was shorter; now it starts after it.
+    # "next" would fit from 12:30 on, before "large", if it was shorter; now it starts after it. "large" may start a
+    # second later than reserved, in the next round, and its pods five seconds after that.
     later = about("next", objects, tmp_path)
-    assert (later.position, str(later.start), later.is_reserved) == (2, "2026-06-01 14:00:00+00:00", False)
+    assert (later.position, str(later.start), later.is_reserved) == (2, "2026-06-01 14:00:06+00:00", False)
     assert {each.change: each.nodes for each in later.remedies} == {
         "2 pods instead of 4": {"b": 2},
     }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from contrib_tests.queues.jobs_of_pods import JOB
+from kubestow.api.meta import ObjectMeta
 from kubestow.cluster.cache import Cluster
 from kubestow.testing import pod
 from kubestow_contrib.coscheduling import COSCHEDULING
+from kubestow_contrib.queues import batch_jobs
+from kubestow_contrib.queues.batch_jobs import deadline_of
 from kubestow_contrib.queues.jobs import Job, Jobs, RunTimes, loss_of
 
 
@@ -29,7 +33,7 @@ def jobs_on(cluster: Cluster, clock: Clock, **fields: Any) -> tuple[Jobs, list[J
         "namespace_queues": {},
         "default_queue": "",
         "is_ours": lambda info: True,
-        "run_times": RunTimes(3600.0),
+        "run_times": RunTimes(3600.0, partial(deadline_of, cluster.catalog(batch_jobs.Job))),
     }
     settings |= {"on_end": ended.append, "on_run": lambda run: None}
     return Jobs(cluster, clock, **settings | fields), ended
@@ -100,7 +104,10 @@ def test_the_expected_run_time_is_declared_limited_learned_or_assumed() -> None:
     assert expected(annotations=run_time) == (600, "annotation kubestow.dev/run-time")
     assert expected(annotations={"kubestow.dev/duration": "30"}) == (30, "annotation kubestow.dev/duration")
     assert expected(annotations={"kubestow.dev/run-time": "soon"}) == (3600, "assumed")
-    assert expected(annotations=run_time, spec={"activeDeadlineSeconds": 90}) == (90, "activeDeadlineSeconds")
+    assert expected(annotations=run_time, spec={"activeDeadlineSeconds": 90}) == (
+        90,
+        "activeDeadlineSeconds of its pods",
+    )
     assert expected(annotations=run_time, spec={"activeDeadlineSeconds": 900})[0] == 600
     for seconds in range(10, 110, 10):
         job = jobs.of(observed(cluster, f"done-{seconds}"))
@@ -112,6 +119,35 @@ def test_the_expected_run_time_is_declared_limited_learned_or_assumed() -> None:
     assert learned == pytest.approx(91)
     assert source == "learned from 10 jobs of queue q"
     assert len(ended) == 17
+
+
+def test_the_expected_run_time_is_limited_by_the_job_that_controls_the_pods() -> None:
+    cluster, clock = Cluster(), Clock()
+    jobs, _ = jobs_on(cluster, clock)
+    catalog = cluster.catalog(batch_jobs.Job)
+    annotations = {"kubestow.dev/run-time": "2h"}
+    job = jobs.of(observed(cluster, "p", annotations=annotations, ownerReferences=owner("Job", "train")))
+    assert job is not None
+    assert jobs.run_times.of(job).seconds == 7200
+
+    def put(name: str, seconds: int | None) -> None:
+        catalog.put(batch_jobs.Job(ObjectMeta(name=name, namespace="default"), batch_jobs.JobSpec(seconds)))
+
+    put("train", 90)
+    found = jobs.run_times.of(job)
+    assert (found.seconds, found.source) == (90, "activeDeadlineSeconds of Job train")
+    put("train", None)
+    assert jobs.run_times.of(job).seconds == 7200
+    # The Jobs of a JobSet: as long as the one that may run longest.
+    labels = {"jobset.sigs.k8s.io/jobset-name": "s"}
+    for name in ("s-a-0", "s-b-0"):
+        whole = jobs.of(observed(cluster, name, labels=labels, ownerReferences=owner("Job", name)))
+    assert whole is not None
+    put("s-a-0", 60)
+    assert jobs.run_times.of(whole).source == "assumed"
+    put("s-b-0", 80)
+    found = jobs.run_times.of(whole)
+    assert (found.seconds, found.source) == (80, "activeDeadlineSeconds of its 2 Jobs")
 
 
 def test_a_job_that_outlives_its_run_time_is_expected_to_run_twice_as_long() -> None:

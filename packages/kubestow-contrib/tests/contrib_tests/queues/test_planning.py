@@ -27,7 +27,7 @@ def demand(pods: int, nodes: int, requests: Sequence[int] = (1,)) -> Demand:
 class Batch:
     """A job of a small simulation: it arrives, asks for ``expected`` seconds and runs for ``runs``.
 
-    It comes in the order as if it had arrived ``age`` seconds before.
+    It comes in the order as if it had arrived ``age`` seconds before, and its pods start ``late`` seconds after it.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Batch:
     cpu: int = 1
     priority: int = 0
     age: int = 0
+    late: int = 0
     started: float = math.inf
     placement: Placement | None = None
     reservation: Reservation | None = None
@@ -45,16 +46,17 @@ class Batch:
 
 @dataclass
 class Model:
-    """A simulation in whole seconds: at every second, jobs that are over end, and a round is planned."""
+    """A simulation in whole seconds: every ``period`` seconds, after the ends of jobs, a round is planned."""
 
     cpus: Sequence[int]
     jobs: list[Batch]
     policy: Policy = field(default_factory=lambda: IN_ORDER)
+    period: int = 1
 
     def rounds(self, until: int = 400) -> Iterator[tuple[int, Plan]]:
-        """The plan of every second, until all jobs have started that ever fit."""
+        """The plan of every round, until all jobs have started that ever fit."""
         former = Plan()
-        for now in range(until):
+        for now in range(0, until * self.period, self.period):
             if all(job.started < math.inf for job in self.jobs):
                 return
             free = np.array([[cpu] for cpu in self.cpus], np.int64)
@@ -79,7 +81,8 @@ class Model:
             made = former = plan(situation, self.policy)
             by_name = {job.name: job for job in self.jobs}
             for start in made.starts:
-                by_name[start.job.key].started, by_name[start.job.key].placement = now, start.placement
+                job = by_name[start.job.key]
+                job.started, job.placement = now + job.late, start.placement
             for name, delay in made.delays.items():
                 by_name[name].reservation = delay.reservation
             yield now, made
@@ -303,6 +306,24 @@ def test_no_reserved_start_slips_when_jobs_end_early(jobs: list[Batch], data: st
     for now, made in Model([3, 2, 3, 1], jobs, replace(IN_ORDER, mode="conservative")).rounds():
         for start in made.starts:
             assert now <= latest_start.get(start.job.key, math.inf)
+        for name, delay in made.delays.items():
+            if name in latest_start:
+                assert delay.reservation is not None
+                assert delay.reservation.start <= latest_start[name]
+            if delay.reservation is not None:
+                latest_start[name] = delay.reservation.start
+
+
+@given(batches(slots=5, exact=False, cpus=3), st.integers(1, 4), st.data())
+@settings(max_examples=120, deadline=None)
+def test_no_reserved_start_slips_when_jobs_start_late(jobs: list[Batch], period: int, data: st.DataObject) -> None:
+    for job in jobs:
+        job.age, job.late = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 2))
+    policy = replace(IN_ORDER, mode="conservative", slack=period, start_up=2)
+    latest_start: dict[str, float] = {}
+    for now, made in Model([3, 2, 3, 1], jobs, policy, period).rounds():
+        for start in made.starts:  # in the first round from its reserved start on
+            assert now < latest_start.get(start.job.key, math.inf) + period
         for name, delay in made.delays.items():
             if name in latest_start:
                 assert delay.reservation is not None

@@ -81,6 +81,18 @@ def test_jobs_that_wait_at_the_end_have_positions_and_reserved_starts(simulate: 
     assert "default/second" in page
 
 
+def test_the_deadline_of_a_job_is_what_is_planned_with(simulate: Any) -> None:
+    first, second = job("first", 8, "a", "0s", "1000s"), job("second", 8, "a", "10s", "10s")
+    for each, seconds in ((first, 300), (second, 60)):
+        each["spec"]["activeDeadlineSeconds"] = seconds
+    document, page = simulate(first, second, until=60)
+    waiting = next(each for each in document["plugins"]["JobQueues"]["jobs"] if each["job"] == "job/default/second")
+    assert 300 <= waiting["reserved"] < 304
+    # What a simulated pod runs is known, too.
+    assert waiting["runTime"] == {"seconds": 10, "source": "annotation kubestow.dev/duration"}
+    assert "annotation kubestow.dev/duration" in page
+
+
 def test_evicted_jobs_wait_again_with_their_age(simulate: Any) -> None:
     urgent = job("urgent", 8, "a", "50s", "20s")
     urgent["spec"]["template"]["spec"]["priority"] = 10
@@ -95,13 +107,14 @@ def test_evicted_jobs_wait_again_with_their_age(simulate: Any) -> None:
     assert document["preemptions"][0]["victims"] == 8
 
 
-def test_all_jobs_start_whole_and_by_their_first_reservation(simulate: Any) -> None:
+@pytest.mark.parametrize("mode", ["easy", "conservative"])
+def test_all_jobs_start_whole_and_by_their_first_reservation(mode: str, simulate: Any) -> None:
     random = Random(3)
     jobs = [
         job(f"j{n}", random.randint(1, 8), random.choice("ab"), f"{10 * n}s", f"{random.randint(20, 200)}s")
         for n in range(25)
     ]
-    document, _ = simulate(*jobs, fairShare={"enabled": False})
+    document, _ = simulate(*jobs, fairShare={"enabled": False}, backfill={"mode": mode}, interval="7s")
     bound: dict[str, list[float]] = {}
     for each in document["pods"]:
         bound.setdefault(each["owner"], []).append(each["bound"])
@@ -110,4 +123,4 @@ def test_all_jobs_start_whole_and_by_their_first_reservation(simulate: Any) -> N
     ended = document["plugins"]["JobQueues"]["ended"]
     reserved = [each for each in ended if each["reserved"] is not None]
     assert len(reserved) > 5
-    assert all(each["started"] <= each["reserved"] + 3 for each in reserved)
+    assert all(each["started"] <= each["reserved"] + 7 + 1 for each in reserved)

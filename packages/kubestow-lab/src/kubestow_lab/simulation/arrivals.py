@@ -35,11 +35,19 @@ ARRIVAL = "kubestow.dev/arrival"
 
 
 @dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """Pods that work together, such as the workers of a training job: none begins before ``size`` of them are bound."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Arrival:
     """A pod that arrives at ``time`` and runs for ``duration`` once it is bound; seconds, None for ever.
 
-    ``manifest`` has all fields of the pod but its name; copies share it. ``is_replacement``: it was created for a pod
-    that was evicted.
+    With a ``rendezvous``, it runs from when all of its pods are bound. ``manifest`` has all fields of the pod but its
+    name; copies share it. ``is_replacement``: it was created for a pod that was evicted.
     """
 
     pod: Pod
@@ -47,6 +55,7 @@ class Arrival:
     duration: float | None
     manifest: Object
     is_replacement: bool = False
+    rendezvous: Rendezvous | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +227,7 @@ class _Loader:
         """An object of a kind that the scheduler itself does not read."""
         if version := kinds.expected_version(source):
             self._report(source, f"{source.kind} of version {source.api_version}, expected {version}")
-        elif kinds.is_custom(source):
+        elif kinds.may_be_read_by_plugins(source):
             self._arrivals.custom_resources.append(source)
             self._arrivals.summary.custom[source.kind] += 1
             if _is_workload(source.manifest.get("spec")):
@@ -262,7 +271,7 @@ class _Loader:
         else:
             for expansion in _expansions(manifest, self._nodes):
                 self._put_expansion(expansion, namespace, source)
-        if source.kind in ("ReplicaSet", "StatefulSet", "ReplicationController"):
+        if source.kind in ("ReplicaSet", "StatefulSet", "ReplicationController", "Job") and contributed is None:
             self._put_manifest(manifest, source)
         self._arrivals.summary.read[source.kind] += 1
 
@@ -285,6 +294,8 @@ class _Loader:
             metadata = obj["metadata"]
             if obj["kind"] == "Pod":
                 self._put_expansion(Expansion(obj, [Replica(metadata["name"], {})]), metadata["namespace"], source)
+            elif (obj["apiVersion"], obj["kind"]) in kinds.WORKLOAD_KINDS:
+                self._put_manifest(obj, source)  # its pods are among the others
             else:
                 raw = msgspec.json.encode(obj)
                 self._load_unread(SourceObject(obj["apiVersion"], obj["kind"], raw, source.subject, source.place))
@@ -347,6 +358,8 @@ class _Loader:
             manifest["apiVersion"], manifest["kind"], msgspec.json.encode(manifest), source.subject, source.place
         )
         resource = kinds.resource_of(encoded)
+        if resource is None and kinds.may_be_read_by_plugins(encoded):
+            self._arrivals.custom_resources.append(encoded)
         obj = kinds.decoded(encoded, resource, self._problems) if resource is not None else None
         if obj is not None:
             self._keep(obj)

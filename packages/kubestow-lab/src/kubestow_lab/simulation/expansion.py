@@ -139,7 +139,9 @@ def _cron_job(cron_job: Object) -> Iterator[Expansion]:
     if cron_job["spec"].get("suspend"):
         return
     owned = workloads.job_of_cron_job(cron_job, 0, _reference(cron_job), scheduled=None)
-    yield _job({"apiVersion": "batch/v1", "kind": "Job", **owned})
+    job = {"apiVersion": "batch/v1", "kind": "Job", **owned}
+    expansion = _job(job)
+    yield Expansion(expansion.pod, expansion.replicas, [*expansion.objects, job])
 
 
 # -- parts of pods -------------------------------------------------------------------------------------------------

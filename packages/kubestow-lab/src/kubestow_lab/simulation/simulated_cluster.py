@@ -1,8 +1,8 @@
 """The simulated cluster behind the scheduler: an API server in memory with the controllers that answer it.
 
-A binding starts the pod at once, and a pod with a duration ends so long afterwards. Volumes are bound and provisioned
-at once. A pod that is evicted is replaced by its controller, if it has one that would. The claims of pods that are gone
-are deleted or released.
+A binding starts the pod at once, and a pod with a duration ends so long afterwards, or after the last of the pods that
+it works with has started. Volumes are bound and provisioned at once. A pod that is evicted is replaced by its
+controller, if it has one that would. The claims of pods that are gone are deleted or released.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -34,7 +34,7 @@ from kubestow.engine.cluster_api.replacements import (
 from kubestow.engine.cluster_api.volume_controller import VolumeController
 from kubestow.errors import APIError
 from kubestow.scheduling.interfaces import Clock, ObjectReference
-from kubestow_lab.simulation.arrivals import Arrival
+from kubestow_lab.simulation.arrivals import Arrival, Rendezvous
 from kubestow_lab.simulation.node_metrics import NODE_METRICS_PATH, Measurements, node_metrics
 
 
@@ -84,6 +84,17 @@ class PodWatch(Protocol):
         """A pod has been deleted, or has ended."""
 
 
+@dataclass(slots=True)
+class _Meeting:
+    """The pods of a rendezvous that are bound, by uid, each with its duration; and the numbers of their ends.
+
+    They have ends once they work.
+    """
+
+    pods: dict[str, tuple[ObjectReference, float]] = field(default_factory=dict)
+    ends: list[int] = field(default_factory=list)
+
+
 class SimulatedCluster(MemoryAPI):
     """An API server in memory with controllers; pods end by the ``timers``."""
 
@@ -107,6 +118,9 @@ class SimulatedCluster(MemoryAPI):
         #: When which pods end, as a heap; those that were evicted before that included. Equal times keep their order.
         self._ends: list[tuple[float, int, ObjectReference]] = []
         self._end_numbers = itertools.count()
+        #: The rendezvous of pods, by name; and the numbers of ends that do not come, as a pod was evicted before.
+        self._meetings: dict[str, _Meeting] = {}
+        self._void: set[int] = set()
         self._next_end: DepartureTimer | None = None
         #: What is called when pods come, are bound and end, instead of the subscribers; None if nothing is.
         self._watch: PodWatch | None = None
@@ -154,9 +168,35 @@ class SimulatedCluster(MemoryAPI):
             self._watch.pod_bound(PodInfo(bound, before.shape, before.requests, before.nonzero_requests))
         arrival = self._arrivals.get(pod.uid)
         if self._departures and arrival is not None and arrival.duration is not None:
-            ends = self._timers.time() + arrival.duration
-            heapq.heappush(self._ends, (ends, next(self._end_numbers), pod))
+            self._begin(pod, arrival.duration, arrival.rendezvous)
             self._await_next_end()
+
+    def _begin(self, pod: ObjectReference, duration: float, rendezvous: Rendezvous | None) -> None:
+        """Have a pod that is bound end after its duration, once those that it works with are bound as well."""
+        beginning, ends = [(pod, duration)], list[int]()
+        if rendezvous is not None:
+            meeting = self._meetings.setdefault(rendezvous.name, _Meeting())
+            meeting.pods[pod.uid] = pod, duration
+            if len(meeting.pods) < rendezvous.size:
+                return
+            beginning, ends = beginning if meeting.ends else list(meeting.pods.values()), meeting.ends
+        for each, seconds in beginning:
+            number = next(self._end_numbers)
+            heapq.heappush(self._ends, (self._timers.time() + seconds, number, each))
+            ends.append(number)
+
+    def _leave(self, uid: str, *, is_over: bool) -> Arrival | None:
+        """Have a pod leave those that it works with: these wait for its replacement, unless its work ``is_over``."""
+        arrival = self._arrivals.pop(uid, None)
+        if arrival is not None and arrival.rendezvous is not None:
+            meeting = self._meetings.get(arrival.rendezvous.name)
+            if meeting is not None and meeting.pods.pop(uid, None) is not None:
+                if not is_over:
+                    self._void.update(meeting.ends)
+                    meeting.ends.clear()
+                if not meeting.pods:
+                    del self._meetings[arrival.rendezvous.name]
+        return arrival
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         """Evict a pod, and create its replacement."""
@@ -165,7 +205,7 @@ class SimulatedCluster(MemoryAPI):
         if evicted is None or evicted.metadata.uid != pod.uid:
             return
         self._listener.pod_evicted(evicted)
-        arrival = self._arrivals.pop(pod.uid, None)
+        arrival = self._leave(pod.uid, is_over=False)
         controller = replacing_controller(evicted) if self._replaces else None
         if controller is None:
             self._release_claims(evicted)
@@ -182,7 +222,7 @@ class SimulatedCluster(MemoryAPI):
         """Delete a pod that is not to run any more; nothing replaces it."""
         current = self._find_pod(pod.metadata)
         if current is not None:
-            self._arrivals.pop(pod.metadata.uid, None)
+            self._leave(pod.metadata.uid, is_over=False)
             self.remove(current)
             self._listener.pod_evicted(current)
             self._release_claims(current)
@@ -224,7 +264,10 @@ class SimulatedCluster(MemoryAPI):
         self._next_end = None
         now = max(time, self._timers.time())  # a timer may be early by a rounding error
         while self._ends and self._ends[0][0] <= now:
-            _, _, pod = heapq.heappop(self._ends)
+            _, number, pod = heapq.heappop(self._ends)
+            if number in self._void:
+                self._void.discard(number)
+                continue
             current = self._find_pod(pod)
             if current is not None:
                 self._end(current)
@@ -232,7 +275,7 @@ class SimulatedCluster(MemoryAPI):
 
     def _end(self, pod: Pod) -> None:
         metadata = pod.metadata
-        self._arrivals.pop(metadata.uid, None)
+        self._leave(metadata.uid, is_over=True)
         self._listener.pod_ended(pod)
         if self._watch is None:
             self.remove(pod)

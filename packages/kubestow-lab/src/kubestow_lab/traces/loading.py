@@ -7,6 +7,7 @@ number, so that no task of a trace is lost because two have names that are equal
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,13 +20,13 @@ from kubestow.engine.input.admission import Admission
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
 from kubestow.errors import InputError
-from kubestow_lab.simulation.arrivals import Arrival, Arrivals
+from kubestow_lab.simulation.arrivals import Arrival, Arrivals, Rendezvous
 from kubestow_lab.traces import openb
 from kubestow_lab.traces.tables import object_name
 from kubestow_lab.traces.trace import Assumptions, ClusterTrace, PodTemplate, Task, TracedNode
 from kubestow_lab.workloads import gpu
 from kubestow_lab.workloads.openb_shapes import ATTRIBUTION
-from kubestow_lab.workloads.workload import Object
+from kubestow_lab.workloads.workload import RUN_TIME, Object
 
 #: The label of the pods of an application whose number per node is limited, and the resources that limit it.
 _APP, _DENSITY = "trace.kubestow.dev/app", "density.trace.kubestow.dev/{}"
@@ -108,29 +109,40 @@ def _nodes(trace: ClusterTrace) -> list[Node]:
 
 
 def _arrivals(trace: ClusterTrace, start: float, settings: Assumptions, admission: Admission) -> Arrivals:
-    templates: dict[tuple[PodTemplate, str, str], tuple[Pod, Object]] = {}
+    templates: dict[tuple[PodTemplate, str, str, float | None], tuple[Pod, Object]] = {}
     arrivals = Arrivals(attribution=trace.attribution)
     names: dict[str, int] = {}
     for priority in {task.template.priority for task in trace.tasks} - {0}:
         admission.add("PriorityClass", {"metadata": {"name": _priority_class(priority)}, "value": priority})
+    sizes = Counter[tuple[str, float]]()
+    for task in trace.tasks:
+        sizes[task.job, task.created] += task.count
+    jobs: dict[tuple[str, float], str] = {}
     for task in trace.tasks:
         namespace = _namespace(task.queue) if settings.namespaces else gpu.NAMESPACE
-        name = _unique(task.name, names)
-        group = name if settings.gangs and task.is_gang else ""
-        key = task.template, namespace, group
+        name = job = _unique(task.name, names)
+        size, is_first_of_job = task.count, True
+        if task.job:
+            of_job = task.job, task.created
+            is_first_of_job = of_job not in jobs
+            job = jobs[of_job] = _unique(task.job, names) if is_first_of_job else jobs[of_job]
+            size = sizes[of_job]
+        group = job if settings.gangs and task.is_gang else ""
+        key = task.template, namespace, group, task.requested_time
         if key not in templates:
-            shared = _manifest(task.template, namespace, group)
+            shared = _manifest(task, namespace, group)
             admission.admit(shared, namespace)
             templates[key] = convert(Pod, shared), shared
         template, manifest = templates[key]
-        if group:
-            arrivals.custom_resources.append(pod_group(group, namespace, task.count))
+        if group and is_first_of_job:
+            arrivals.custom_resources.append(pod_group(group, namespace, size))
+        rendezvous = Rendezvous(f"{namespace}/{job}", size) if settings.rendezvous and task.is_gang else None
         time = max(0.0, float(task.created) - start)
         for index in range(task.count):
             named = name if task.count == 1 else f"{name}-{index}"
             metadata = msgspec.structs.replace(template.metadata, name=named, uid=f"pod/{namespace}/{named}")
             pod = msgspec.structs.replace(template, metadata=metadata)
-            arrivals.pods.append(Arrival(pod, time, task.duration, manifest))
+            arrivals.pods.append(Arrival(pod, time, task.duration, manifest, rendezvous=rendezvous))
     arrivals.pods.sort(key=lambda arrival: arrival.time)
     arrivals.summary.read["Pod"] = len(arrivals.pods)
     arrivals.summary.left_out.update(trace.left_out)
@@ -153,10 +165,13 @@ def _priority_class(priority: int) -> str:
     return f"priority-{priority}"
 
 
-def _manifest(template: PodTemplate, namespace: str, group: str) -> Object:
-    """A Pod without a name."""
+def _manifest(task: Task, namespace: str, group: str) -> Object:
+    """A Pod of a task without a name."""
+    template = task.template
     manifest = gpu.pod("", template.shape)
     manifest["metadata"]["namespace"] = namespace
+    if task.requested_time is not None:
+        manifest["metadata"]["annotations"] = {RUN_TIME: f"{task.requested_time:g}s"}
     spec, labels = manifest["spec"], manifest["metadata"]["labels"]
     if template.priority:
         spec["priorityClassName"] = _priority_class(template.priority)

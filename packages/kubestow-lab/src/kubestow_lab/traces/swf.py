@@ -93,7 +93,17 @@ def _task(job: Row, width: int, run_time: float, cores: int) -> Task:
     template = PodTemplate(PodShape(cpu_milli, memory, 0, 0, "Burstable"))
     queue = job.text("queue") if job.number("queue", default=-1, least=-1) >= 0 else ""
     created = job.number("submit time")
-    return Task(f"job-{job.text('job number')}", template, created, run_time, pods, queue, is_gang=pods > 1)
+    requested = job.number("requested time", default=-1, least=-1)
+    return Task(
+        f"job-{job.text('job number')}",
+        template,
+        created,
+        run_time,
+        pods,
+        queue,
+        is_gang=pods > 1,
+        requested_time=requested if requested > 0 else None,
+    )
 
 
 def _jobs(path: Path, header: dict[str, str]) -> Iterator[Row]:

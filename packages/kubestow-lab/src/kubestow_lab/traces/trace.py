@@ -62,7 +62,8 @@ class Task:
 
     ``created`` is in seconds from any start that all tasks of the trace share. ``duration`` is the run time in seconds;
     for a task that never ran, how long it waited; None for one that does not end. ``queue`` is the virtual cluster,
-    user or organisation that it belongs to.
+    user or organisation that it belongs to. ``is_gang``: its pods ran as one, with those of all tasks of its ``job``,
+    which is named if it has several. ``requested_time`` is the run time that its user asked for, in seconds.
     """
 
     name: str
@@ -72,6 +73,8 @@ class Task:
     count: int = 1
     queue: str = ""
     is_gang: bool = False
+    job: str = ""
+    requested_time: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ class Assumptions:
 
     gangs: bool = assumption(False, "tasks of several pods that ran as one are gangs: pod groups of GangScheduling")
     namespaces: bool = assumption(False, "virtual clusters, users or organisations become namespaces")
+    rendezvous: bool = assumption(False, "pods that ran as one work together: they run from when all have a node")
 
     @classmethod
     def parse(cls, settings: Iterable[str]) -> Self:

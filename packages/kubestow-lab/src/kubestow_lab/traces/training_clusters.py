@@ -98,7 +98,8 @@ def read_philly(folder: Path, assumed: PhillyAssumptions) -> ClusterTrace:
         for gpus, count in sorted(pods.items(), reverse=True):
             template = PodTemplate(PodShape(math.ceil(1000 * assumed.cpu_per_gpu * gpus), 0, gpus, 1000, "BE"))
             part = name if len(pods) == 1 else f"{name}-gpu{gpus}"
-            tasks.append(Task(part, template, created, duration, count, job.vc, is_gang=sum(pods.values()) > 1))
+            is_gang, of_job = sum(pods.values()) > 1, name if len(pods) > 1 else ""
+            tasks.append(Task(part, template, created, duration, count, job.vc, is_gang=is_gang, job=of_job))
     return ClusterTrace("Microsoft, philly-traces (Jeon et al., ATC 2019)", nodes, tasks, left_out)
 
 

@@ -14,6 +14,8 @@ Object = dict[str, Any]
 
 #: Pod annotation with the run time on a simulated node, such as ``"30s"``; pods without it run forever.
 DURATION = "kubestow.dev/duration"
+#: Pod annotation with the run time that is expected of its job, which queues plan with.
+RUN_TIME = "kubestow.dev/run-time"
 
 
 @dataclass(frozen=True, slots=True)

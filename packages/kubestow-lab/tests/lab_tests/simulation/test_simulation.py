@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from kubestow.framework.status import Status, Verdict
 from kubestow.reports.model import Paragraph, Table, amount_text
 from kubestow.rules.minors import Minor
 from kubestow.testing import builders
-from kubestow_lab.simulation.arrivals import Arrival, Arrivals
+from kubestow_lab.simulation.arrivals import Arrival, Arrivals, Rendezvous
 from kubestow_lab.simulation.manifests import resulting_objects
 from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
@@ -175,6 +176,23 @@ def test_preempted_pods_are_replaced_by_their_controller(tmp_path: Path) -> None
     assert result.run["preemptions"] == 1
     alone = run(within, arrivals(tmp_path, high, within=within), replacements=False)
     assert {o.name for o in alone.outcomes} == {"low", "high"}
+
+
+def test_pods_that_work_together_wait_for_the_replacement_of_one_that_is_evicted() -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+    together = Rendezvous("train", 2)
+    workers = [
+        replace(
+            at(builders.pod(f"w{n}", cpu="1", metadata={"ownerReferences": [owner]}), 0.0, 100.0), rendezvous=together
+        )
+        for n in range(2)
+    ]
+    urgent = at(builders.pod("urgent", cpu="1", priority=9), 50.0, 30.0)
+    within = ClusterObjects(nodes=[builders.node(name, cpu="1") for name in "ab"])
+    outcomes = run(within, Arrivals(pods=[*workers, urgent])).outcomes
+    ended = sorted((o.state.value, round(o.ended or 0)) for o in outcomes)
+    # Evicted at 50; its replacement has a node at 80, and both work from then on.
+    assert ended == [("Completed", 80), ("Completed", 180), ("Completed", 180), ("Preempted", 50)]
 
 
 def test_a_gang_that_does_not_fit_stays_pending_as_a_whole(tmp_path: Path) -> None:

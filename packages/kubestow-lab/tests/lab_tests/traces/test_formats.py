@@ -319,8 +319,8 @@ def test_philly(tmp_path: Path) -> None:
     eight, four = tasks["job-1506638472019-14199-gpu8"], tasks["job-1506638472019-14199-gpu4"]
     assert _times(eight)[1:] == (70, 2)
     assert (_times(four)[1:], _amounts(four)) == ((70, 1), (16000, 0, 4, 1000))
-    assert eight.is_gang
-    assert eight.queue == "ee9e8c"
+    assert {(part.is_gang, part.job) for part in (eight, four)} == {(True, "job-1506638472019-14199")}
+    assert (tasks["job-1-2"].job, eight.queue) == ("", "ee9e8c")
     assert _times(tasks["job-1-2"])[1:] == (None, 1)
     assert trace.left_out == {"job without an attempt on GPUs": 1}
     (whole,) = [task for task in _read("philly", folder, "pods=gpu").tasks if task.count > 8]
@@ -402,6 +402,7 @@ def test_swf(tmp_path: Path) -> None:
     tasks = _tasks(trace)
     assert (_times(tasks["job-1"]), _amounts(tasks["job-1"])) == ((0, 3600, 2), (4000, 8, 0, 0))
     assert (_times(tasks["job-3"]), _amounts(tasks["job-3"])) == ((90, 20, 1), (3000, 0, 0, 0))
+    assert [tasks[name].requested_time for name in ("job-1", "job-3")] == [7200, None]
     assert trace.left_out == {"job without a run time": 1}
     assert "IBM SP2" in trace.attribution
     path.write_text(f"{SWF}1 2 3\n")
@@ -452,7 +453,7 @@ def test_csv_with_a_mapping(tmp_path: Path) -> None:
 def test_a_missing_file_and_an_unknown_assumption_are_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=str(tmp_path)):
         _read(name, tmp_path / "absent" if name == "swf" else tmp_path)
-    with pytest.raises(InputError, match="expected KEY=VALUE with one of gangs, namespaces"):
+    with pytest.raises(InputError, match="expected KEY=VALUE with one of gangs, namespaces, rendezvous"):
         _read(name, tmp_path, "colour=red")
     with pytest.raises(InputError, match="expected true or false for gangs"):
         _read(name, tmp_path, "gangs=perhaps")

@@ -248,7 +248,7 @@ class _Loader:
                 self._cluster.custom_resources.append(source)
         elif kinds.type_of(source) not in kinds.WORKLOAD_KINDS and (version := kinds.expected_version(source)):
             self._report(source, f"{source.kind} of version {source.api_version}, expected {version}")
-        elif kinds.is_custom(source):
+        elif kinds.may_be_read_by_plugins(source):
             self._cluster.custom_resources.append(source)
             summary.custom[source.kind] += 1
         else:

@@ -8,6 +8,7 @@ import msgspec
 
 from kubestow.api.core import Node
 from kubestow.api.meta import decode
+from kubestow.api.scheduling import CompositePodGroup, Workload
 from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.engine.input.object_defaults import with_defaults
 from kubestow.errors import InvalidObject
@@ -26,6 +27,11 @@ WORKLOAD_KINDS: frozenset[TypeName] = frozenset(
         *(("batch/v1", kind) for kind in ("Job", "CronJob")),
         ("v1", "ReplicationController"),
     }
+)
+
+#: Kinds of Kubernetes that the scheduler reads only where a plugin registers for them.
+_READ_BY_PLUGINS: frozenset[TypeName] = frozenset(
+    {("batch/v1", "Job"), Workload.api_type(), CompositePodGroup.api_type()}
 )
 
 #: Kinds that admission reads when a pod is created.
@@ -66,6 +72,11 @@ def is_custom(source: SourceObject) -> bool:
     """Whether an object is a custom resource, which a plugin may read."""
     group, _, _ = source.api_version.rpartition("/")
     return "." in group and group not in _KUBERNETES_GROUPS
+
+
+def may_be_read_by_plugins(source: SourceObject) -> bool:
+    """Whether plugins may read an object that the scheduler itself does not: custom resources, Jobs, Workloads."""
+    return is_custom(source) or type_of(source) in _READ_BY_PLUGINS
 
 
 def expected_version(source: SourceObject) -> str | None:
