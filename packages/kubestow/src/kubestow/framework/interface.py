@@ -439,6 +439,10 @@ class NodeScorePlugin(ScorePlugin):
 class ReservePlugin(Plugin):
     """Reserves resources for a pod between the choice of its node and its binding."""
 
+    #: Whether Reserve can fail or have an effect only for pods that the plugin filters too: never for those that it
+    #: does not apply to, or whose PreFilter returns a skip.
+    reserves_only_for_filtered_pods: ClassVar[bool] = False
+
     @abstractmethod
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Reserve what the pod needs on its node. None is a success."""
