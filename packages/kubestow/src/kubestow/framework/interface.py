@@ -391,6 +391,9 @@ class ScorePlugin(Plugin):
 
     #: Whether the raw score of a node depends on which other nodes are feasible.
     scores_feasible_set: ClassVar[bool] = False
+    #: Whether the raw scores of hypothetical nodes are those that the nodes would have after their changes, as the
+    #: verdicts of Filter always are.
+    scores_hypothetical_nodes: ClassVar[bool] = False
     #: The error of the score in a profile that disables the plugin's PreScore; None if it works without.
     missing_pre_score_error: ClassVar[str | None] = None
 
