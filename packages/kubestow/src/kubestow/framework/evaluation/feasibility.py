@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.changes.journal import InvalidationMask
-from kubestow.cluster.nodes.views import Nodes, Rows
+from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.framework.diagnosis import Diagnosis, Rejection
@@ -326,13 +326,13 @@ class PodCapacity:
         high = np.full(len(nodes), self._most, np.int64)
         while len(open_ := np.flatnonzero(low < high)):
             middle = (low[open_] + high[open_] + 1) // 2
-            passes = self._filters.still_pass(nodes.select(open_).with_pod_changes(self._added(middle - 1)))
+            passes = self._filters.still_pass(self.with_copies(nodes.select(open_), middle - 1))
             low[open_] = np.where(passes, middle, low[open_])
             high[open_] = np.where(passes, high[open_], middle - 1)
         return low
 
-    def _added(self, counts: Counts) -> PodChanges:
-        """As many copies as ``counts`` says, added to each node."""
+    def with_copies(self, nodes: Nodes, counts: Counts) -> HypotheticalNodes:
+        """Some nodes with as many copies added to each as ``counts`` (int64, at most ``most``) says."""
         offsets = offsets_of(counts.astype(np.intp))
         numbers = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-        return PodChanges(self._copies, self._slots[numbers], offsets, +1)
+        return nodes.with_pod_changes(PodChanges(self._copies, self._slots[numbers], offsets, +1))
