@@ -322,7 +322,7 @@ class MembersAtOnce:
     def __init__(self, attempt: GangAttempt, pods: PodStore, copies: Copies) -> None:
         self._attempt, self._pods, self.copies = attempt, pods, copies
         self._members = [(queued, queued.info) for queued in attempt.pods]
-        self._uids = [info.uid for _, info in self._members]
+        self._uids = frozenset(info.uid for _, info in self._members)
 
     def assign(self, nodes: Nodes) -> Assignments | None:
         """The assignments to some nodes that placing the members there would lead to; None if that has to be tried."""
