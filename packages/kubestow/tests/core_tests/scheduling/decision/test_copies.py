@@ -14,7 +14,7 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import on
+from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import ReservePlugin, ScorePlugin, Scores
 from kubestow.scheduling.decision.copies import Copies
 from kubestow.scheduling.decision.node_selection import RandomTie, Scope
@@ -58,7 +58,7 @@ PROFILES: list[dict[str, Any]] = [
 
 
 def nodes(random: Random) -> list[Node]:
-    effect = random.choice(("NoSchedule", "NoSchedule", "NoSchedule", "PreferNoSchedule"))
+    effect = random.choice(("NoSchedule", "PreferNoSchedule"))
     return [
         node(
             f"n{number}",
@@ -132,7 +132,7 @@ def one_by_one(pipeline: DecisionPipeline, pods: Sequence[PodInfo], scope: Scope
     return names
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(60))
 def test_pods_get_the_nodes_that_deciding_one_by_one_gives_them(seed: int) -> None:
     random = Random(seed)
     machines, gang, profile = nodes(random), gangs(random), random.choice(PROFILES)
@@ -170,6 +170,12 @@ def test_plain_pods_are_decided_about_at_once() -> None:
     assert among(PluginHarness([node("a", cpu="2"), node("b", cpu="1")]), copies_of(3)) == ["a", "a", "b"]
 
 
+def test_normalized_scores_follow_the_nodes_that_are_left() -> None:
+    machines = [node(name, cpu="4", labels={DISK: disk}) for name, disk in (("a", "hdd"), ("b", "ssd"), ("c", "hdd"))]
+    gang = [pod(f"g{number}", cpu="2", affinity=preferring("ssd")) for number in range(5)]
+    assert among(PluginHarness(machines), gang) == ["b", "b", "a", "c", "a"]
+
+
 def test_the_pods_of_an_indexed_job_are_copies() -> None:
     gang = [pod(f"g{number}", cpu="1", labels={INDEX: str(number)}) for number in range(2)]
     assert among(PluginHarness([node("a"), node("b")]), gang) == ["a", "b"]
@@ -205,12 +211,22 @@ def test_a_reserve_plugin_that_may_have_an_effect_rules_it_out() -> None:
     assert among(PluginHarness([node("a")], plugins=[Ledger], profile=profile), copies_of(2)) is None
 
 
-@pytest.mark.parametrize("reads_the_view", [False, True])
-def test_a_score_of_the_pods_on_a_node_has_to_read_them_through_the_view(reads_the_view: bool) -> None:
+@pytest.mark.parametrize(
+    ("reads_the_view", "invalidates", "expected"),
+    [
+        (True, Invalidation.ROW, ["a", "b", "a"]),
+        (False, Invalidation.ROW, None),
+        (True, Invalidation.ALL, None),
+    ],
+    ids=["and does", "or rules it out", "and no other pods"],
+)
+def test_a_score_has_to_read_the_pods_of_its_node_through_the_view(
+    reads_the_view: bool, invalidates: Invalidation, expected: list[str] | None
+) -> None:
     class FewestPods(ScorePlugin):
         name = "FewestPods"
         events_to_register = (
-            on(EventResource.ASSIGNED_POD, Action.ADD | Action.DELETE, requeues=False),
+            on(EventResource.ASSIGNED_POD, Action.ADD | Action.DELETE, invalidates=invalidates, requeues=False),
             on(EventResource.NODE, Action.ADD),
         )
         label_keys = ()
@@ -224,5 +240,4 @@ def test_a_score_of_the_pods_on_a_node_has_to_read_them_through_the_view(reads_t
 
     profile = {"plugins": {"score": {"enabled": [{"name": "FewestPods", "weight": 9}]}}}
     harness = PluginHarness([node("a", cpu="8"), node("b", cpu="4")], plugins=[FewestPods], profile=profile)
-    found = among(harness, copies_of(3))
-    assert found == (["a", "b", "a"] if reads_the_view else None)
+    assert among(harness, copies_of(3)) == expected
