@@ -39,18 +39,20 @@ class CopyTotals:
         cluster: Cluster,
         copies: PodCapacity,
         *,
+        capacity: Counts,
+        first: Int64s,
         unchanging: Int64s,
         changing: list[tuple[PluginResults, int]],
         normalizing: list[tuple[PluginResults, int, Int64s]],
     ) -> None:
         self._pod, self._cluster, self._copies = pod, cluster, copies
         #: How many copies fit on each node, int64, one per row; at most as many as the totals are for.
-        self.capacity: Counts = copies.on(cluster.all_nodes())
+        self.capacity = capacity
         #: The weighted sum per row of the scores that copies do not change; those that they do, with weights; and those
         #: that are normalized, with weights and raw scores per row, which copies do not change either.
         self._unchanging, self._changing, self._normalizing = unchanging, changing, normalizing
         #: By number of copies: the weighted sums of all rows for one more, without what is normalized.
-        self._sums: list[Int64s] = []
+        self._sums = [first]
 
     @classmethod
     def of(cls, evaluation: Evaluation, pod: PodInfo, most: int, cluster: Cluster) -> CopyTotals | None:
@@ -68,7 +70,7 @@ class CopyTotals:
         evaluation.compute_totals(pod, feasibility.rows)
         if any(results.depends_on_other_nodes for results in evaluation.results.values()):
             return None
-        unchanging = np.zeros(len(cluster.nodes), np.int64)
+        capacity, unchanging, first = np.zeros((3, len(cluster.nodes)), np.int64)
         changing, normalizing = [], []
         for plugin, weight in evaluation.plan.scores:
             results = evaluation.results[plugin]
@@ -87,9 +89,20 @@ class CopyTotals:
                 unchanging += scores * weight
             elif bound.score_plugin.scores_hypothetical_nodes:
                 changing.append((results, weight))
+                first += scores * weight
             else:
                 return None
-        return cls(pod, cluster, copies, unchanging=unchanging, changing=changing, normalizing=normalizing)
+        capacity[feasibility.rows] = copies.on_feasible(Nodes(cluster.nodes, feasibility.rows))
+        return cls(
+            pod,
+            cluster,
+            copies,
+            capacity=capacity,
+            first=np.where(capacity > 0, first + unchanging, _INFEASIBLE),
+            unchanging=unchanging,
+            changing=changing,
+            normalizing=normalizing,
+        )
 
     def place(self, rows: NDArray[np.intp], count: int, choose: Callable[[NDArray[np.intp]], int]) -> list[int] | None:
         """The rows that so many copies get of some rows (intp, ascending), in order; None unless all of them fit.

@@ -293,6 +293,9 @@ class PreFiltered(NamedTuple):
         return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(self.plugins)}]")
 
 
+_FEW_COPIES = 16
+
+
 class PodCapacity:
     """The capacity of nodes for copies of a ``pod``, counted up to ``most`` copies per node.
 
@@ -317,15 +320,20 @@ class PodCapacity:
             fits &= ~rejection.where[nodes.row_numbers]
         counts = fits.astype(np.int64)
         positions = np.flatnonzero(fits)
-        counts[positions] = self._count(nodes.select(positions))
+        counts[positions] = self.on_feasible(nodes.select(positions))
         return counts
 
-    def _count(self, nodes: Nodes) -> Counts:
-        """The counts for nodes on which at least one copy fits, by binary search on all of them at once."""
+    def on_feasible(self, nodes: Nodes) -> Counts:
+        """The counts for nodes on which at least one copy fits, by binary search on all of them at once.
+
+        Of a few copies most nodes take all, so that is tried first.
+        """
         low = np.ones(len(nodes), np.int64)
         high = np.full(len(nodes), self._most, np.int64)
+        tries_all = self._most <= _FEW_COPIES
         while len(open_ := np.flatnonzero(low < high)):
-            middle = (low[open_] + high[open_] + 1) // 2
+            middle = high[open_] if tries_all else (low[open_] + high[open_] + 1) // 2
+            tries_all = False
             passes = self._filters.still_pass(self.with_copies(nodes.select(open_), middle - 1))
             low[open_] = np.where(passes, middle, low[open_])
             high[open_] = np.where(passes, high[open_], middle - 1)

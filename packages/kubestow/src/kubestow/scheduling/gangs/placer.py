@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.table import offsets_of
 from kubestow.cluster.simulation import Simulation
 from kubestow.errors import PluginError
 from kubestow.framework.evaluation.evaluation import Evaluation
@@ -226,23 +227,23 @@ async def search_placements(
     candidates = _Candidates(found or placements[:1], cluster)
     first: Assignments | None = None
     fitting: list[tuple[int, Assignments]] = []
-    decisions = decisions_at_once = 0
+    decisions = since_pause = 0
     for number in range(len(candidates)):
         if fitting and decisions >= _MAX_DECISIONS:
             break
         placement = candidates.at(number)
         assignments = at_once.assign(placement.nodes)
+        since_pause += count
         if assignments is None:
             candidates.keep()
             assignments = await try_in(Scope(placement.nodes.names))
             decisions += count
+            since_pause = _DECISIONS_BETWEEN_PAUSES
+        if since_pause >= _DECISIONS_BETWEEN_PAUSES:
+            candidates.keep()
             await pause()
-        else:
-            decisions_at_once += count
-            if decisions_at_once >= _DECISIONS_BETWEEN_PAUSES:
-                candidates.keep()
-                decisions_at_once = 0
-                await pause()
+            at_once.check()
+            since_pause = 0
         first = first or assignments
         if len(assignments.nodes) >= needed:
             fitting.append((number, assignments))
@@ -296,6 +297,7 @@ def _by_capacity(
         return placements  # a pod's nomination counts as used capacity for the other members
     capacity, spare = np.zeros(len(placements), np.int64), np.zeros(len(placements), np.int64)
     rows = [placement.nodes.row_numbers for placement in placements]
+    all_rows, starts = np.concatenate(rows), offsets_of(np.fromiter(map(len, rows), np.intp, len(rows)))[:-1]
     samples: dict[Shape, PodInfo] = {pod.shape: pod for pod in pods}
     #: By evaluation, which pods share that no plugin can tell apart, and the number of pods.
     known: dict[tuple[Evaluation, int], NDArray[np.int64] | None] = {}
@@ -309,7 +311,7 @@ def _by_capacity(
         per_node = known[evaluation, count]
         if per_node is None:
             return placements
-        sums = np.array([per_node[of_placement].sum() for of_placement in rows], np.int64)
+        sums = np.add.reduceat(per_node[all_rows], starts)
         capacity += np.minimum(sums, count)
         spare += sums
     order = np.lexsort((spare, -capacity))
@@ -322,14 +324,20 @@ class MembersAtOnce:
     def __init__(self, attempt: GangAttempt, pods: PodStore, copies: Copies) -> None:
         self._attempt, self._pods, self.copies = attempt, pods, copies
         self._members = [(queued, queued.info) for queued in attempt.pods]
-        self._uids = frozenset(info.uid for _, info in self._members)
+        self._are_all_placeable = False
+        self.check()
+
+    def check(self) -> None:
+        """Find out whether they are still the members to place, and enough for the gang, after other tasks have run."""
+        are_same = len(self._attempt.pods) == len(self._members) and all(
+            queued.info is info and self._pods.wants_node(info.uid) for queued, info in self._members
+        )
+        uids = frozenset(info.uid for _, info in self._members)
+        self._are_all_placeable = are_same and self._attempt.gang.is_satisfied(uids)
 
     def assign(self, nodes: Nodes) -> Assignments | None:
         """The assignments to some nodes that placing the members there would lead to; None if that has to be tried."""
-        attempt = self._attempt
-        if len(attempt.pods) != len(self._members) or any(queued.info is not info for queued, info in self._members):
-            return None  # some were deleted or updated while other tasks ran
-        if not (all(map(self._pods.wants_node, self._uids)) and attempt.gang.is_satisfied(self._uids)):
+        if not self._are_all_placeable:
             return None
         names = self.copies.nodes_among(nodes)
         if names is None:
