@@ -293,6 +293,7 @@ class PreFiltered(NamedTuple):
         return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(self.plugins)}]")
 
 
+#: Of up to so many copies most nodes take all or none.
 _FEW_COPIES = 16
 
 
@@ -326,7 +327,7 @@ class PodCapacity:
     def on_feasible(self, nodes: Nodes) -> Counts:
         """The counts for nodes on which at least one copy fits, by binary search on all of them at once.
 
-        Of a few copies most nodes take all, so that is tried first.
+        If the copies are few, all of them are tried first.
         """
         low = np.ones(len(nodes), np.int64)
         high = np.full(len(nodes), self._most, np.int64)

@@ -3,7 +3,9 @@
 A gang with a topology constraint gets the best of its placements. It is tried in one placement after the other; each
 try is undone before the next begins, and other tasks run in between. Where capacity can be counted, placements without
 enough of it are skipped, and those that take the most pods with the least capacity to spare come first. No other pod is
-scheduled meanwhile, so with very many placements the search ends once many have been tried and some of them fit.
+scheduled meanwhile, so with very many placements the search ends once many have been tried and some of them fit. Where
+the pods are copies of each other, and each changes the results of its own node only, nothing is tried: all of them are
+assigned to the nodes of each placement at once.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from kubestow.errors import PluginError
 from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.gang import Placement, Proposal
 from kubestow.framework.interface import PostFilterResult
+from kubestow.framework.profile import Profile
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
@@ -220,10 +223,12 @@ async def search_placements(
     """The assignments in the best placement; if the gang fits in none, those in the first that was tried.
 
     ``try_in`` tries the gang in one placement and leaves no trace of it, where the members cannot be assigned
-    ``at_once``; ``pause`` is awaited after each such try. Raises PluginError when the placements cannot be scored.
+    ``at_once``; ``pause`` is awaited after each such try, and after many assignments. Raises PluginError when the
+    placements cannot be scored.
     """
     count, needed = len(attempt.pods), attempt.needed
-    found = _by_capacity(placements, attempt, cluster=cluster, copies=at_once.copies)
+    pods = [queued.info for queued in attempt.pods]
+    found = _by_capacity(placements, pods, attempt.profile, needed=needed, cluster=cluster, copies=at_once.copies)
     candidates = _Candidates(found or placements[:1], cluster)
     first: Assignments | None = None
     fitting: list[tuple[int, Assignments]] = []
@@ -286,13 +291,18 @@ class _Candidates:
 
 
 def _by_capacity(
-    placements: Sequence[Placement], attempt: GangAttempt, *, cluster: Cluster, copies: Copies
+    placements: Sequence[Placement],
+    pods: Sequence[PodInfo],
+    profile: Profile,
+    *,
+    needed: int,
+    cluster: Cluster,
+    copies: Copies,
 ) -> Sequence[Placement]:
     """The placements with capacity for as many pods as needed, the likeliest first.
 
-    All placements in their own order where capacity cannot be counted.
+    All placements in their own order where capacity cannot be counted. ``copies`` are the same pods.
     """
-    pods = [queued.info for queued in attempt.pods]
     if len(placements) == 1 or any(cluster.nomination(pod.uid) for pod in pods):
         return placements  # a pod's nomination counts as used capacity for the other members
     capacity, spare = np.zeros(len(placements), np.int64), np.zeros(len(placements), np.int64)
@@ -302,7 +312,7 @@ def _by_capacity(
     #: By evaluation, which pods share that no plugin can tell apart, and the number of pods.
     known: dict[tuple[Evaluation, int], NDArray[np.int64] | None] = {}
     for shape, count in Counter(pod.shape for pod in pods).items():
-        evaluation = attempt.profile.evaluations.of(samples[shape])
+        evaluation = profile.evaluations.of(samples[shape])
         if (evaluation, count) not in known:
             per_node = copies.capacity() if len(samples) == 1 else None
             if per_node is None and (counted := evaluation.capacity(samples[shape], count)) is not None:
@@ -315,7 +325,7 @@ def _by_capacity(
         capacity += np.minimum(sums, count)
         spare += sums
     order = np.lexsort((spare, -capacity))
-    return [placements[position] for position in order.tolist() if capacity[position] >= attempt.needed]
+    return [placements[position] for position in order.tolist() if capacity[position] >= needed]
 
 
 class MembersAtOnce:
