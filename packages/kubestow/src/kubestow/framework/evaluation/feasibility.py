@@ -295,6 +295,8 @@ class PreFiltered(NamedTuple):
 
 #: Of up to so many copies most nodes take all or none.
 _FEW_COPIES = 16
+#: How many times as many copies as are known to fit the search for a count tries at most.
+_GROWTH = 4
 
 
 class PodCapacity:
@@ -327,13 +329,15 @@ class PodCapacity:
     def on_feasible(self, nodes: Nodes) -> Counts:
         """The counts for nodes on which at least one copy fits, by binary search on all of them at once.
 
-        If the copies are few, all of them are tried first.
+        If the copies are few, all of them are tried first. Of many a step adds up to three times as many as are known
+        to fit, so that the hypothetical pods are in proportion to the counts.
         """
         low = np.ones(len(nodes), np.int64)
         high = np.full(len(nodes), self._most, np.int64)
         tries_all = self._most <= _FEW_COPIES
         while len(open_ := np.flatnonzero(low < high)):
-            middle = high[open_] if tries_all else (low[open_] + high[open_] + 1) // 2
+            least, most = low[open_], high[open_]
+            middle = most if tries_all else np.minimum((least + most + 1) // 2, least * _GROWTH)
             tries_all = False
             passes = self._filters.still_pass(self.with_copies(nodes.select(open_), middle - 1))
             low[open_] = np.where(passes, middle, low[open_])
