@@ -122,15 +122,13 @@ class CopyTotals:
                 return chosen
             added[position] += 1
             before, sums[position] = sums[position], self._with(added[position])[row]
-            if not self._normalizing:
-                totals = sums
-            elif sums[position] == _INFEASIBLE:
+            if self._normalizing and sums[position] == _INFEASIBLE:
                 totals = self._totals(rows, sums)
-            else:
+            elif self._normalizing:
                 totals[position] += sums[position] - before
 
     def _totals(self, rows: NDArray[np.intp], sums: Int64s) -> Int64s:
-        """The totals of some rows, given their weighted sums of what is not normalized."""
+        """The totals of some rows, given their weighted sums of what is not normalized; these if nothing is."""
         if not self._normalizing:
             return sums
         totals, positions = sums.copy(), np.flatnonzero(sums != _INFEASIBLE)
