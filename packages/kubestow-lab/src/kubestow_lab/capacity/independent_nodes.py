@@ -17,8 +17,6 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import Profile
 
-#: The Reserve plugins that do nothing for pods without volumes and resource claims.
-_RESERVE_FOR_CLAIMS = ("VolumeBinding", "DynamicResources")
 #: Percentages of nodes to score that mean all of them.
 _EVERY_NODE = (0, 100)
 
@@ -41,16 +39,15 @@ def fill_independently(cluster: Cluster, profile: Profile, pod: PodInfo) -> bool
 
     Raises PluginError.
     """
-    runtime = profile.runtime
     if cluster.has_nominations or profile.percentage_of_nodes_to_score not in _EVERY_NODE:
         return False
     if pod.spec.volumes or pod.spec.resource_claims:
         return False
-    if any(plugin.name not in _RESERVE_FOR_CLAIMS for plugin in runtime.plugins.reserve):
-        return False
     evaluation = profile.evaluations.of(pod)
     feasibility = evaluation.find_feasible(pod)
-    return feasibility.error is None and feasibility.count > 0 and evaluation.filters_are_local()
+    if feasibility.error is not None or not feasibility.count:
+        return False
+    return evaluation.filters_are_local() and evaluation.reserves_nothing()
 
 
 def place_in_rounds(cluster: Cluster, profile: Profile, copies: Iterator[PodInfo]) -> dict[str, list[int]]:

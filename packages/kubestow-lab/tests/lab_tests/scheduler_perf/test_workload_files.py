@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,8 +36,11 @@ def written(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize("plan", INSTALLED, ids=lambda plan: plan.name)
 def test_an_installed_workload_is_complete(plan: WorkloadPlan) -> None:
     check(plan)
+    parameters: dict[str, Any] = {}
+    for _, operation in plan.operations():
+        parameters |= getattr(operation, "template_params", {})
     for path in plan.template_paths():
-        ObjectTemplate.read(path).object(0, 1)
+        ObjectTemplate.read(path).object(0, 1, parameters)
 
 
 def test_every_installed_test_case_has_a_short_and_a_large_workload() -> None:

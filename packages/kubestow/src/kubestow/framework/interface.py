@@ -391,6 +391,9 @@ class ScorePlugin(Plugin):
 
     #: Whether the raw score of a node depends on which other nodes are feasible.
     scores_feasible_set: ClassVar[bool] = False
+    #: Whether the raw scores of hypothetical nodes are those that the nodes would have after their changes, as the
+    #: verdicts of Filter always are.
+    scores_hypothetical_nodes: ClassVar[bool] = False
     #: The error of the score in a profile that disables the plugin's PreScore; None if it works without.
     missing_pre_score_error: ClassVar[str | None] = None
 
@@ -438,6 +441,10 @@ class NodeScorePlugin(ScorePlugin):
 
 class ReservePlugin(Plugin):
     """Reserves resources for a pod between the choice of its node and its binding."""
+
+    #: Whether Reserve can fail or have an effect only for pods that the plugin filters too: never for those that it
+    #: does not apply to, or whose PreFilter returns a skip.
+    reserves_only_for_filtered_pods: ClassVar[bool] = False
 
     @abstractmethod
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:

@@ -66,7 +66,8 @@ def check_plugin(
     - Filter and Score change neither the cluster nor the pod;
     - copies of a pod have the same signature, and so have pods that differ in labels other than its ``label_keys``;
     - the result for a node is the same in a view of one row and of all rows;
-    - the result for a hypothetical change equals the result after the actual change;
+    - the result of Filter for a hypothetical change equals the result after the actual change, and so does the raw
+      score of a plugin that declares ``scores_hypothetical_nodes``;
     - pods have a hint key in common with all events of nodes and pods for which a hint returns True;
     - cached results stay correct through ``events`` random events (chosen by ``seed``);
     - a scheduler with the plugin runs for 20 minutes of virtual time without an error at any extension point.
@@ -303,25 +304,33 @@ class _Contract:
                 raise self._violation("NormalizeScore", info, message)
 
     def check_hypothetical_nodes(self, info: PodInfo) -> None:
-        """The result of Filter for a hypothetical change equals the result after the actual change."""
-        probe = self._subject.probe(info)
-        if not probe.filters:
-            return
+        """The results for a hypothetical change equal the results after the actual change."""
+
+        def results(probe: PluginProbe, nodes: Nodes) -> dict[str, Sequence[Any]]:
+            """One result per node, by extension point."""
+            found: dict[str, Sequence[Any]] = {"Filter": probe.statuses(nodes)} if probe.filters else {}
+            if probe.scores and isinstance(probe.plugin, ScorePlugin) and probe.plugin.scores_hypothetical_nodes:
+                scores = probe.raw_scores(nodes)
+                if scores is not None:
+                    found["Score"] = scores.tolist()
+            return found
+
         subject, cluster = self._subject, self._cluster
         rows, changes = subject.hypothetical_changes()
-        statuses = probe.statuses(HypotheticalNodes(cluster.nodes, rows, changes))
-        for row, change, hypothetical in zip(rows.tolist(), changes, statuses, strict=True):
+        hypothetical = results(subject.probe(info), HypotheticalNodes(cluster.nodes, rows, changes))
+        for position, (row, change) in enumerate(zip(rows.tolist(), changes, strict=True) if hypothetical else ()):
             subject.apply(change)
-            after, node = subject.probe(info), Nodes(cluster.nodes, slice(row, row + 1))
-            (actual,) = after.statuses(node) if after.filters else (hypothetical,)
+            actual = results(subject.probe(info), Nodes(cluster.nodes, slice(row, row + 1)))
             subject.apply(NodeChange(removed=change.added, added=change.removed))
-            if actual != hypothetical:
-                removed, added = ([p.name for p in pods] for pods in (change.removed, change.added))
-                message = (
-                    f"node {cluster.nodes.names[row]}: {hypothetical} hypothetically without pods {removed} and "
-                    f"with pods {added}, but {actual} after the change; read pods through the view, not the cluster"
-                )
-                raise self._violation("Filter", info, message)
+            for point in hypothetical.keys() & actual.keys():
+                before, (now,) = hypothetical[point][position], actual[point]
+                if before != now:
+                    removed, added = ([p.name for p in pods] for pods in (change.removed, change.added))
+                    message = (
+                        f"node {cluster.nodes.names[row]}: {before} hypothetically without pods {removed} and "
+                        f"with pods {added}, but {now} after the change; read pods through the view, not the cluster"
+                    )
+                    raise self._violation(point, info, message)
 
     def check_hint_keys(self, info: PodInfo) -> None:
         """A hint returns True only for events that have a hint key in common with the pod."""

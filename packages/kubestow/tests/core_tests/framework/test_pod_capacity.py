@@ -12,19 +12,17 @@ from kubestow.framework.evaluation.feasibility import PodCapacity
 from kubestow.scheduling.decision.node_selection import Scope
 from kubestow.testing import PluginHarness, node, pod
 
-MOST = 7
 
-
-def capacity(harness: PluginHarness, pending: Pod) -> PodCapacity | None:
+def capacity(harness: PluginHarness, pending: Pod, most: int = 7) -> PodCapacity | None:
     evaluations = harness.profiles["default-scheduler"].evaluations
     info = harness.info(pending)
-    return evaluations.of(info).capacity(info, MOST)
+    return evaluations.of(info).capacity(info, most)
 
 
-def tried(harness: PluginHarness, pending: Pod, name: str) -> int:
+def tried(harness: PluginHarness, pending: Pod, name: str, most: int) -> int:
     """The number of copies that can be placed on a node one after another."""
     scope, placed = Scope([name], preempts=False), 0
-    while placed < MOST:
+    while placed < most:
         info = harness.info(pod(f"copy-{placed}", cpu=str(pending.spec.containers[0].resources.requests["cpu"])))
         if harness.pipeline.decide_by_plugins(info, scope).node_name is None:
             break
@@ -39,7 +37,7 @@ NODES = st.lists(
     st.builds(
         lambda cpu, pods, taints: {"cpu": cpu, "max_pods": pods, "taints": taints},
         st.sampled_from(("0", "1", "2", "5", "9")),
-        st.integers(0, 9),
+        st.one_of(st.integers(0, 9), st.just(110)),
         st.sampled_from(((), ("a=b:NoSchedule",))),
     ),
     min_size=1,
@@ -47,15 +45,22 @@ NODES = st.lists(
 )
 
 
-@given(shapes=NODES, cpu=st.sampled_from(("100m", "500m", "1", "2")), there=st.integers(0, 5))
-def test_counting_agrees_with_placing_one_after_another(shapes: list[dict[str, str]], cpu: str, there: int) -> None:
+@given(
+    shapes=NODES,
+    cpu=st.sampled_from(("100m", "500m", "1", "2")),
+    there=st.integers(0, 5),
+    most=st.sampled_from((1, 3, 7, 20)),
+)
+def test_counting_agrees_with_placing_one_after_another(
+    shapes: list[dict[str, str]], cpu: str, there: int, most: int
+) -> None:
     nodes: list[Node] = [node(f"n{number}", **shape) for number, shape in enumerate(shapes)]  # type: ignore[arg-type]
     harness = PluginHarness(nodes, [pod(f"there-{n}", cpu="1", node=f"n{n % len(nodes)}") for n in range(there)])
     pending = pod("pending", cpu=cpu)
-    counted = capacity(harness, pending)
+    counted = capacity(harness, pending, most)
     assert counted is not None
     names = harness.cluster.nodes.names
-    assert counted.on(harness.cluster.all_nodes()).tolist() == [tried(harness, pending, name) for name in names]
+    assert counted.on(harness.cluster.all_nodes()).tolist() == [tried(harness, pending, name, most) for name in names]
 
 
 def test_hypothetical_nodes_are_counted() -> None:

@@ -127,6 +127,26 @@ def test_a_filter_that_ignores_hypothetical_changes_is_found() -> None:
     assert "read pods through the view, not the cluster" in found
 
 
+class ScoresPastTheView(ScorePlugin):
+    name = "ScoresPastTheView"
+    scores_hypothetical_nodes = True
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        return np.minimum(self.handle.cluster.all_nodes().pod_count[nodes.row_numbers], 100)
+
+
+class ScoresTheActualPods(ScoresPastTheView):
+    name = "ScoresTheActualPods"
+    scores_hypothetical_nodes = False
+
+
+def test_a_score_that_ignores_hypothetical_changes_is_found_if_it_declares_otherwise() -> None:
+    found = problem(ScoresPastTheView)
+    assert found.startswith("plugin 'ScoresPastTheView' at Score, pod ")
+    assert "read pods through the view, not the cluster" in found
+    check_plugin(ScoresTheActualPods, events=20)
+
+
 class ComparesNodes(FilterPlugin, ScorePlugin):
     name = "ComparesNodes"
 

@@ -281,6 +281,10 @@ class ChangeWindow:
         """Whether the cluster has changed since :meth:`begin`."""
         return self.generation.position != self._journal.position or self.generation.structure != self._table.structure
 
+    def is_undone(self, since: Generation) -> bool:
+        """Whether all changes since a generation have been undone, so that what was computed in it holds."""
+        return not self.bits(since) & ~(ROLLED_BACK | _NEW_CYCLE)
+
     def bits(self, since: Generation) -> int:
         """The event bits of all changes since a generation, ANY_CHANGE when they are not known.
 

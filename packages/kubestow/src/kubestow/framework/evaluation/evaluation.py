@@ -355,6 +355,17 @@ class Evaluation:
             return False
         return not any(results.depends_on_feasible_nodes for results, _ in self._scores)
 
+    def reserves_nothing(self) -> bool:
+        """Whether Reserve has no effect and cannot fail for pods of this shape.
+
+        The last cycle must have been filtered.
+        """
+        return all(
+            plugin.reserves_only_for_filtered_pods
+            and ((results := self.results.get(plugin)) is None or results.skips_filter)
+            for plugin in self._runtime.plugins.reserve
+        )
+
     def filters_are_local(self) -> bool:
         """Whether a further pod of this shape changes nothing but the filter results of its own node.
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.changes.journal import InvalidationMask
-from kubestow.cluster.nodes.views import Nodes, Rows
+from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.framework.diagnosis import Diagnosis, Rejection
@@ -293,6 +293,12 @@ class PreFiltered(NamedTuple):
         return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(self.plugins)}]")
 
 
+#: Of up to so many copies most nodes take all or none.
+_FEW_COPIES = 16
+#: How many times as many copies as are known to fit the search for a count tries at most.
+_GROWTH = 4
+
+
 class PodCapacity:
     """The capacity of nodes for copies of a ``pod``, counted up to ``most`` copies per node.
 
@@ -317,22 +323,29 @@ class PodCapacity:
             fits &= ~rejection.where[nodes.row_numbers]
         counts = fits.astype(np.int64)
         positions = np.flatnonzero(fits)
-        counts[positions] = self._count(nodes.select(positions))
+        counts[positions] = self.on_feasible(nodes.select(positions))
         return counts
 
-    def _count(self, nodes: Nodes) -> Counts:
-        """The counts for nodes on which at least one copy fits, by binary search on all of them at once."""
+    def on_feasible(self, nodes: Nodes) -> Counts:
+        """The counts for nodes on which at least one copy fits, by binary search on all of them at once.
+
+        If the copies are few, all of them are tried first. Of many a step adds up to three times as many as are known
+        to fit, so that the hypothetical pods are in proportion to the counts.
+        """
         low = np.ones(len(nodes), np.int64)
         high = np.full(len(nodes), self._most, np.int64)
+        tries_all = self._most <= _FEW_COPIES
         while len(open_ := np.flatnonzero(low < high)):
-            middle = (low[open_] + high[open_] + 1) // 2
-            passes = self._filters.still_pass(nodes.select(open_).with_pod_changes(self._added(middle - 1)))
+            least, most = low[open_], high[open_]
+            middle = most if tries_all else np.minimum((least + most + 1) // 2, least * _GROWTH)
+            tries_all = False
+            passes = self._filters.still_pass(self.with_copies(nodes.select(open_), middle - 1))
             low[open_] = np.where(passes, middle, low[open_])
             high[open_] = np.where(passes, high[open_], middle - 1)
         return low
 
-    def _added(self, counts: Counts) -> PodChanges:
-        """As many copies as ``counts`` says, added to each node."""
+    def with_copies(self, nodes: Nodes, counts: Counts) -> HypotheticalNodes:
+        """Some nodes with as many copies added to each as ``counts`` (int64, at most ``most``) says."""
         offsets = offsets_of(counts.astype(np.intp))
         numbers = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-        return PodChanges(self._copies, self._slots[numbers], offsets, +1)
+        return nodes.with_pod_changes(PodChanges(self._copies, self._slots[numbers], offsets, +1))

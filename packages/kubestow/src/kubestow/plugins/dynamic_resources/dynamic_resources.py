@@ -91,6 +91,7 @@ class DynamicResourcesWithoutScore(
     applicability_events = (ClusterEvent(EventResource.DEVICE_CLASS, Action.ALL),)
     label_keys = ()
     applies_to_identical_pods = True
+    reserves_only_for_filtered_pods = True
     uncached = True
     missing_pre_filter_error: str | None = _STATE_NOT_FOUND
     time_limit = None  # bindingTimeout applies instead

@@ -134,14 +134,12 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
 def _domains(nodes: Nodes, key: str, only: str | None) -> list[Placement]:
     """A placement for each value of a node label, sorted by value; for one value only if that is given."""
     ids, values = nodes.label(key), nodes.label_values(key)
-    present = {value: number for number in np.unique(ids).tolist() if (value := values[number]) is not None}
+    positions = np.argsort(ids, kind="stable")
+    numbers, starts = np.unique(ids[positions], return_index=True)
+    domains = zip(numbers.tolist(), np.split(positions, starts[1:]), strict=True)
+    present = {value: of_value for number, of_value in domains if (value := values[number]) is not None}
     chosen = sorted(present) if only is None else [only] if only in present else []
-    return [Placement(value, nodes.select(_equal(ids, present[value]))) for value in chosen]
-
-
-def _equal(ids: NDArray[np.int32], number: int) -> NDArray[np.bool_]:
-    equal: NDArray[np.bool_] = np.equal(ids, number)
-    return equal
+    return [Placement(value, nodes.select(present[value])) for value in chosen]
 
 
 class PodGroupPodsCount(PlacementScorePlugin):

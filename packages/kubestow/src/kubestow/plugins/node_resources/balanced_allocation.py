@@ -57,6 +57,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     name = "NodeResourcesBalancedAllocation"
     label_keys = ()
+    scores_hypothetical_nodes = True
     events_to_register = (
         on(EventResource.POD, Action.ALL | Action.UPDATE_POD_SCALE_UP, requeues=False),
         on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, requeues=False),

@@ -110,6 +110,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     name = "NodeResourcesFit"
     label_keys = ()
+    scores_hypothetical_nodes = True
     missing_pre_filter_error = 'error reading "PreFilterNodeResourcesFit" from cycleState: not found'
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:

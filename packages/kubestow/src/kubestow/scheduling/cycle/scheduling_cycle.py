@@ -7,7 +7,7 @@ ends by starting the binding cycle, with the failure handler, or in silence if t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
@@ -16,6 +16,7 @@ from kubestow.log_fields import fields
 from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles
 from kubestow.scheduling.cycle.failure_handler import FailureHandler, SchedulingFailure
+from kubestow.scheduling.decision.copies import Copies
 from kubestow.scheduling.decision.node_selection import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Failed, Scheduled
@@ -89,6 +90,10 @@ class SchedulingCycle:
             _log_plugin_error(decision.pod, decision.error)
         self._observer.decision_made(decision, self._duration_clock() - began)
         return decision
+
+    def copies(self, infos: Sequence[PodInfo]) -> Copies:
+        """Some pods of one profile, to be decided about together and without a report, where they are copies."""
+        return self._pipeline.copies(infos)
 
     def simulate(self, info: PodInfo, scope: Scope) -> Decision:
         """Decide about a pod in a simulated cluster: without extenders, and without a report."""

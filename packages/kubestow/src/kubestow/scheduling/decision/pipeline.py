@@ -34,6 +34,7 @@ from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import CLEARS_NOMINATION, Profile
 from kubestow.framework.status import Status, Verdict
+from kubestow.scheduling.decision.copies import Copies
 from kubestow.scheduling.decision.node_selection import WHOLE_CLUSTER, NodeSampler, Scope, TieBreak
 from kubestow.scheduling.decision.result import Decision, Failed, PostFilterResults, Scheduled, Unschedulable
 from kubestow.scheduling.extenders.stages import EXTENDER, ExtenderFilterResult, Extenders
@@ -63,6 +64,11 @@ class DecisionPipeline:
     def decide_by_plugins(self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide at once. Raises RuntimeError when an extender would be awaited: the scope has to leave them out."""
         return run_synchronously(self.decide(pod, scope))
+
+    def copies(self, pods: Sequence[PodInfo]) -> Copies:
+        """Some pods of one profile, at least one, to be decided about together where they are copies of each other."""
+        profile = self.profiles[pods[0].spec.scheduler_name]
+        return Copies(pods, self.cluster, profile, self._ties, self._extenders)
 
     async def decide(self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide with plugins and extenders; without interested extenders this never suspends."""

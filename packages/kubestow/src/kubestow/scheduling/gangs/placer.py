@@ -3,7 +3,9 @@
 A gang with a topology constraint gets the best of its placements. It is tried in one placement after the other; each
 try is undone before the next begins, and other tasks run in between. Where capacity can be counted, placements without
 enough of it are skipped, and those that take the most pods with the least capacity to spare come first. No other pod is
-scheduled meanwhile, so with very many placements the search ends once many have been tried and some of them fit.
+scheduled meanwhile, so with very many placements the search ends once many have been tried and some of them fit. Where
+the pods are copies of each other, and each changes the results of its own node only, nothing is tried: all of them are
+assigned to the nodes of each placement at once.
 """
 
 from __future__ import annotations
@@ -15,18 +17,22 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.table import offsets_of
 from kubestow.cluster.simulation import Simulation
 from kubestow.errors import PluginError
+from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.gang import Placement, Proposal
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
+from kubestow.scheduling.decision.copies import Copies
 from kubestow.scheduling.decision.node_selection import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
@@ -189,8 +195,11 @@ class MemberPlacement:
             self._cluster.nominate(info, nomination)
 
 
-#: After this many decisions about pods the search ends if any placement fits: a few seconds in a large cluster.
+#: After this many decisions about one pod after the other the search ends if any placement fits: a few seconds in a
+#: large cluster.
 _MAX_DECISIONS = 5_000
+#: After this many decisions that are made at once other tasks run: a few hundredths of a second.
+_DECISIONS_BETWEEN_PAUSES = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,66 +215,144 @@ async def search_placements(
     placements: Sequence[Placement],
     try_in: Callable[[Scope], Awaitable[Assignments]],
     *,
+    at_once: MembersAtOnce,
     cluster: Cluster,
     random: Random,
     pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0),
 ) -> Assignments:
     """The assignments in the best placement; if the gang fits in none, those in the first that was tried.
 
-    ``try_in`` tries the gang in one placement and leaves no trace of it; ``pause`` is awaited after each try. Raises
-    PluginError when the placements cannot be scored.
+    ``try_in`` tries the gang in one placement and leaves no trace of it, where the members cannot be assigned
+    ``at_once``; ``pause`` is awaited after each such try, and after many assignments. Raises PluginError when the
+    placements cannot be scored.
     """
+    count, needed = len(attempt.pods), attempt.needed
     pods = [queued.info for queued in attempt.pods]
-    needed = attempt.needed
-    candidates = _by_capacity(placements, pods, cluster=cluster, profile=attempt.profile, needed=needed)
-    named = [(placement.name, placement.nodes.names) for placement in candidates or placements[:1]]
+    found = _by_capacity(placements, pods, attempt.profile, needed=needed, cluster=cluster, copies=at_once.copies)
+    candidates = _Candidates(found or placements[:1], cluster)
     first: Assignments | None = None
-    fitting: list[tuple[Assignments, Proposal]] = []
-    for tried, (name, nodes) in enumerate(named):
-        if fitting and tried * len(pods) >= _MAX_DECISIONS:
+    fitting: list[tuple[int, Assignments]] = []
+    decisions = since_pause = 0
+    for number in range(len(candidates)):
+        if fitting and decisions >= _MAX_DECISIONS:
             break
-        assignments = await try_in(Scope(nodes))
-        await pause()
+        placement = candidates.at(number)
+        assignments = at_once.assign(placement.nodes)
+        since_pause += count
+        if assignments is None:
+            candidates.keep()
+            assignments = await try_in(Scope(placement.nodes.names))
+            decisions += count
+            since_pause = _DECISIONS_BETWEEN_PAUSES
+        if since_pause >= _DECISIONS_BETWEEN_PAUSES:
+            candidates.keep()
+            await pause()
+            at_once.check()
+            since_pause = 0
         first = first or assignments
         if len(assignments.nodes) >= needed:
-            fitting.append((assignments, _proposal(assignments, name, nodes, cluster)))
+            fitting.append((number, assignments))
     assert first is not None
     if not fitting:
         return first
     if len(fitting) == 1:
-        return fitting[0][0]
-    proposals = [proposal for _, proposal in fitting]
-    return fitting[attempt.profile.gangs.choose_placement(attempt.gang, proposals, random)][0]
+        return fitting[0][1]
+    proposals = [candidates.proposal(number, assignments) for number, assignments in fitting]
+    return fitting[attempt.profile.gangs.choose_placement(attempt.gang, proposals, random)][1]
 
 
-def _proposal(assignments: Assignments, name: str, nodes: Sequence[str], cluster: Cluster) -> Proposal:
-    """A proposal for the PlacementScore plugins; nodes that were deleted while extenders were awaited are left out."""
-    rows = [row for row in map(cluster.nodes.rows.get, nodes) if row is not None]
-    placement = Placement(name, Nodes(cluster.nodes, np.array(rows, np.intp)))
-    return Proposal(placement, [(queued.info, node_name) for queued, node_name in assignments.nodes])
+class _Candidates:
+    """The placements to try, whose nodes are kept by name while other tasks run and rows of the node table move."""
+
+    def __init__(self, placements: Sequence[Placement], cluster: Cluster) -> None:
+        self._placements, self._cluster = placements, cluster
+        self._structure = cluster.nodes.structure
+        self._names: list[list[str]] = []
+
+    def __len__(self) -> int:
+        return len(self._placements)
+
+    def keep(self) -> None:
+        """Keep the names of the nodes; to be called before other tasks run."""
+        if not self._names:
+            self._names = [placement.nodes.names for placement in self._placements]
+
+    def at(self, number: int) -> Placement:
+        """A placement with the nodes of it that exist now."""
+        placement, table = self._placements[number], self._cluster.nodes
+        if table.structure == self._structure:
+            return placement
+        rows = [row for row in map(table.rows.get, self._names[number]) if row is not None]
+        return Placement(placement.name, Nodes(table, np.array(rows, np.intp)))
+
+    def proposal(self, number: int, assignments: Assignments) -> Proposal:
+        """Assignments in a placement, for the PlacementScore plugins."""
+        return Proposal(self.at(number), [(queued.info, node_name) for queued, node_name in assignments.nodes])
 
 
 def _by_capacity(
-    placements: Sequence[Placement], pods: Sequence[PodInfo], *, cluster: Cluster, profile: Profile, needed: int
+    placements: Sequence[Placement],
+    pods: Sequence[PodInfo],
+    profile: Profile,
+    *,
+    needed: int,
+    cluster: Cluster,
+    copies: Copies,
 ) -> Sequence[Placement]:
     """The placements with capacity for as many pods as needed, the likeliest first.
 
-    All placements in their own order where capacity cannot be counted.
+    All placements in their own order where capacity cannot be counted. ``copies`` are the same pods.
     """
     if len(placements) == 1 or any(cluster.nomination(pod.uid) for pod in pods):
         return placements  # a pod's nomination counts as used capacity for the other members
     capacity, spare = np.zeros(len(placements), np.int64), np.zeros(len(placements), np.int64)
+    rows = [placement.nodes.row_numbers for placement in placements]
+    all_rows, starts = np.concatenate(rows), offsets_of(np.fromiter(map(len, rows), np.intp, len(rows)))[:-1]
     samples: dict[Shape, PodInfo] = {pod.shape: pod for pod in pods}
+    #: By evaluation, which pods share that no plugin can tell apart, and the number of pods.
+    known: dict[tuple[Evaluation, int], NDArray[np.int64] | None] = {}
     for shape, count in Counter(pod.shape for pod in pods).items():
-        counted = profile.evaluations.of(samples[shape]).capacity(samples[shape], count)
-        if counted is None:
+        evaluation = profile.evaluations.of(samples[shape])
+        if (evaluation, count) not in known:
+            per_node = copies.capacity() if len(samples) == 1 else None
+            if per_node is None and (counted := evaluation.capacity(samples[shape], count)) is not None:
+                per_node = counted.on(cluster.all_nodes())
+            known[evaluation, count] = per_node
+        per_node = known[evaluation, count]
+        if per_node is None:
             return placements
-        per_node = counted.on(cluster.all_nodes())
-        sums = np.array([per_node[placement.nodes.row_numbers].sum() for placement in placements], np.int64)
+        sums = np.add.reduceat(per_node[all_rows], starts)
         capacity += np.minimum(sums, count)
         spare += sums
     order = np.lexsort((spare, -capacity))
     return [placements[position] for position in order.tolist() if capacity[position] >= needed]
+
+
+class MembersAtOnce:
+    """The members of a gang, all to be assigned at once to nodes of one placement or another."""
+
+    def __init__(self, attempt: GangAttempt, pods: PodStore, copies: Copies) -> None:
+        self._attempt, self._pods, self.copies = attempt, pods, copies
+        self._members = [(queued, queued.info) for queued in attempt.pods]
+        self._are_all_placeable = False
+        self.check()
+
+    def check(self) -> None:
+        """Find out whether they are still the members to place, and enough for the gang, after other tasks have run."""
+        are_same = len(self._attempt.pods) == len(self._members) and all(
+            queued.info is info and self._pods.wants_node(info.uid) for queued, info in self._members
+        )
+        uids = frozenset(info.uid for _, info in self._members)
+        self._are_all_placeable = are_same and self._attempt.gang.is_satisfied(uids)
+
+    def assign(self, nodes: Nodes) -> Assignments | None:
+        """The assignments to some nodes that placing the members there would lead to; None if that has to be tried."""
+        if not self._are_all_placeable:
+            return None
+        names = self.copies.nodes_among(nodes)
+        if names is None:
+            return None
+        return Assignments([(queued, name) for (queued, _), name in zip(self._members, names, strict=True)], ())
 
 
 class GangPlacer:
@@ -300,9 +387,13 @@ class GangPlacer:
             attempt,
             placements,
             lambda scope: self._try_within(attempt, scope),
+            at_once=self._at_once(attempt),
             cluster=self._cluster,
             random=self._random,
         )
+
+    def _at_once(self, attempt: GangAttempt) -> MembersAtOnce:
+        return MembersAtOnce(attempt, self._pods, self._cycle.copies([queued.info for queued in attempt.pods]))
 
     async def _try_within(self, attempt: GangAttempt, scope: Scope) -> Assignments:
         """Try the gang in one topology placement, and undo it: in a simulation unless extenders are awaited."""

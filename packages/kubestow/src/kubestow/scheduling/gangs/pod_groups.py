@@ -171,7 +171,13 @@ class PodGroupPlacer(GangPlacer):
             return self._assign_within(attempt, scope)
 
         search = search_placements(
-            attempt, placements, try_in, cluster=self._cluster, random=self._random, pause=_no_pause
+            attempt,
+            placements,
+            try_in,
+            at_once=self._at_once(attempt),
+            cluster=self._cluster,
+            random=self._random,
+            pause=_no_pause,
         )
         return run_synchronously(search)
 
