@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.gangs.gang_devices import GangDevices
 from kubestow.engine.gangs.gang_model import Answer, GangModel, Quota
 from kubestow.engine.gangs.gang_problem import (
     AFFINITY,
     ANTI_AFFINITY,
+    DEVICES,
     GROUP_TOPOLOGY,
     PORTS,
     SEGMENTS,
@@ -378,7 +380,7 @@ class _ScopeSearch:
         """Why there is no placement, after :meth:`find` has shown it: the constraints of which none can be left out."""
         problem = self._problem
         passing = {kind.name: int((kind.passes & self.within).sum()) for kind in problem.kinds}
-        families = [*problem.free, SLOTS, PORTS, ANTI_AFFINITY, AFFINITY, SPREADING, SEGMENTS, GROUP_TOPOLOGY]
+        families = [*problem.free, SLOTS, PORTS, DEVICES, ANTI_AFFINITY, AFFINITY, SPREADING, SEGMENTS, GROUP_TOPOLOGY]
         if self._refused:
             return Certificate(self.domain, self._needed, self.most, (Shortage(OTHER_FILTERS),), passing)
         needed = list(families)
@@ -418,13 +420,26 @@ class _ScopeSearch:
 
     def _shortage(self, family: str) -> Shortage:
         problem = self._problem
+        if family == DEVICES and problem.devices is not None:
+            return self._shortage_of_devices(problem.devices)
         if family not in problem.free:
             return Shortage(family)
         requests = sorted(kind.requests.get(family, 0) for kind in problem.kinds for _ in kind.pods)
         passing = np.logical_or.reduce([kind.passes & self.within for kind in problem.kinds if family in kind.requests])
-        others = [each for each in (*problem.free, SLOTS, PORTS) if each != family]
-        room = sum(self._room(number, others) for number in range(len(problem.kinds)))
-        return Shortage(family, sum(requests[: self._needed]), int(problem.free[family][passing].sum()), room)
+        needed = sum(requests[: self._needed])
+        return Shortage(family, needed, int(problem.free[family][passing].sum()), self._room_for(family))
+
+    def _shortage_of_devices(self, devices: GangDevices) -> Shortage:
+        kinds = self._problem.kinds
+        counts = sorted(devices.per_pod.get(number, 0) for number, kind in enumerate(kinds) for _ in kind.pods)
+        passing = np.logical_or.reduce([kinds[number].passes & self.within for number in devices.per_pod])
+        needed = sum(counts[: self._needed]) + devices.shared_count
+        return Shortage(devices.text, needed, devices.free(passing), self._room_for(DEVICES))
+
+    def _room_for(self, family: str) -> int:
+        """For how many pods there is room by a family of constraints alone."""
+        others = [each for each in (*self._problem.free, SLOTS, PORTS, DEVICES) if each != family]
+        return sum(self._room(number, others) for number in range(len(self._problem.kinds)))
 
 
 def nodes_within(cluster: Cluster, placement: Placement) -> Mask:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.placement.modelled_pods import has_volumes_or_devices
+from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.profile import Profile
 
 Assignment = tuple[PodInfo, str]
@@ -30,6 +32,8 @@ class EnginePlacement:
 
     def __init__(self, cluster: Cluster, profiles: Mapping[str, Profile]) -> None:
         self._cluster, self._profiles = cluster, profiles
+        #: What the Reserve plugins know of the pods that they reserved something for, by uid.
+        self._states: dict[str, CycleState] = {}
 
     def place_all(self, assignments: Iterable[Assignment]) -> list[Assignment]:
         """Place pods, those of higher priority first. Returns the assignments that are refused. Raises PluginError."""
@@ -58,6 +62,8 @@ class EnginePlacement:
         state = evaluation.state()
         cluster.assume(pod, node_name)
         if profile.binding.run_reserve_plugins(state, pod, node_name).ok:
+            if _reserves(profile) or has_volumes_or_devices(profile, pod):
+                self._states[pod.uid] = state
             return True
         profile.binding.run_unreserve_plugins(state, pod, node_name)
         cluster.forget(pod.uid)
@@ -66,10 +72,9 @@ class EnginePlacement:
     def give_back_reservations(self, assignments: Iterable[Assignment]) -> None:
         """Have the Reserve plugins give back what they reserved for pods that were placed in a simulation."""
         for pod, node_name in assignments:
-            profile = self._profiles[pod.spec.scheduler_name]
-            if _reserves(profile):
-                state = profile.evaluations.of(pod).state()
-                profile.binding.run_unreserve_plugins(state, pod, node_name)
+            state = self._states.pop(pod.uid, None)
+            if state is not None:
+                self._profiles[pod.spec.scheduler_name].binding.run_unreserve_plugins(state, pod, node_name)
 
     def place_anywhere(self, pod: PodInfo, within: NDArray[np.bool_] | None = None) -> str:
         """Place a pod on the node with the highest total, the first of these by name; "" if it fits on none.
@@ -103,7 +108,7 @@ class EnginePlacement:
     def _room(self, pod: PodInfo, wanted: Counter[str]) -> dict[str, int] | None:
         """How many copies of a pod each wanted node takes, None when that cannot be counted."""
         cluster, profile = self._cluster, self._profiles[pod.spec.scheduler_name]
-        if _reserves(profile):
+        if _reserves(profile) or has_volumes_or_devices(profile, pod):
             return None
         capacity = profile.evaluations.of(pod).capacity(pod, max(wanted.values()))
         if capacity is None:

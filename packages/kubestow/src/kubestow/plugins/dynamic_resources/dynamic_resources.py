@@ -20,6 +20,7 @@ from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatu
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.pod_groups import KUBERNETES, WORKLOADS
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import DynamicResourcesArgs
 from kubestow.errors import InvalidSelector, PluginError
@@ -110,6 +111,7 @@ class DynamicResourcesWithoutScore(
             Behaviour.POST_FILTER_SKIPS_PODS_WITHOUT_CLAIMS
         ) and not handle.emulates(Behaviour.POST_FILTER_LOOKS_AT_ALL_PODS)
         self._features = Features.from_gates(handle)
+        self._shares_in_groups = handle.feature_enabled("GenericWorkload")
         self._classes = handle.cluster.catalog(DeviceClass)
         self._extended_resources = extended_resources(self._classes, handle.emulates)
         self._updates = ClaimUpdates(handle, allocation_timestamps=self._features.binding_conditions)
@@ -117,7 +119,10 @@ class DynamicResourcesWithoutScore(
         binding_timeout = timedelta(seconds=_DEFAULT_BINDING_TIMEOUT_SECONDS if timeout is None else timeout.seconds)
         filter_timeout = args.filter_timeout.seconds if args.filter_timeout is not None else 0
         max_steps = round(filter_timeout * _STEPS_PER_SECOND) or None
-        self._filter = ClaimFilter(handle, self._features, max_steps=max_steps, binding_timeout=binding_timeout)
+        #: Which nodes have devices for claims.
+        self.claim_filter = self._filter = ClaimFilter(
+            handle, self._features, max_steps=max_steps, binding_timeout=binding_timeout
+        )
         self._binder = ClaimBinder(
             handle,
             self._features,
@@ -199,12 +204,33 @@ class DynamicResourcesWithoutScore(
             found.claims.append(existing or self._extended_resources.in_memory_claim(pod))
         if not found.claims:
             return Status.skip()
+        groups = self._sharing_groups(pod)
         for index, claim in enumerate(found.claims):
+            if claim.status.allocation is None and groups:
+                shared = self._tracker.shared_allocation(claim.metadata.uid, groups)
+                if shared is not None:
+                    found.claims[index] = claim = shared
+                    found.shared.add(index)
             rejection = self._check_claim(claim, nodes, is_extended=index == found.extended_index)
             if rejection is not None:
                 return rejection
         state.put(found)
         return None
+
+    def claims_of(self, pod: PodInfo) -> DynamicResourcesState | None:
+        """The claims of a pod, as PreFilter finds them; None if it needs none, or rejects the pod."""
+        state = CycleState()
+        status = self.pre_filter(state, pod, self.handle.cluster.all_nodes())
+        return state.get(DynamicResourcesState) if status is None else None
+
+    def _sharing_groups(self, pod: PodInfo) -> frozenset[Hashable]:
+        """The groups of a pod that are scheduled in one cycle, so that its pods share allocations before the binding.
+
+        Those of 1.35 are not.
+        """
+        names = self.handle.cluster.pod_groups.memberships(pod)
+        unshared = {WORKLOADS.name} if self._shares_in_groups else {WORKLOADS.name, KUBERNETES.name}
+        return frozenset(name for name in names if name.api not in unshared)
 
     def _check_claim(self, claim: ResourceClaim, nodes: Nodes, *, is_extended: bool) -> Status | None:
         if claim.status.allocation is not None:
@@ -249,7 +275,9 @@ class DynamicResourcesWithoutScore(
             return PostFilterResult(_NO_CLAIMS)
         for index in sorted(found.unavailable_claims):
             claim = found.claims[index]
-            if index != found.extended_index and all(user.uid == pod.uid for user in claim.status.reserved_for):
+            if index not in (*found.shared, found.extended_index) and all(
+                user.uid == pod.uid for user in claim.status.reserved_for
+            ):
                 deallocate = partial(self._updates.deallocate, claim)
                 return PostFilterResult(_DEALLOCATED, action=deallocate)
         if found.extended_index is not None:
@@ -266,6 +294,12 @@ class DynamicResourcesWithoutScore(
         found = state.get(DynamicResourcesState)
         if found is None:
             return Status.error(_STATE_NOT_FOUND)
+        for index in sorted(found.shared):
+            claim = found.claims[index]
+            assert claim.status.allocation is not None
+            found.allocations[index] = claim.status.allocation
+            found.pending_allocations.append(claim.metadata.uid)
+            self._tracker.share_pending_allocation(claim.metadata.uid)
         if not found.unallocated:
             return None
         try:
@@ -278,14 +312,16 @@ class DynamicResourcesWithoutScore(
             return Status.error(str(error))
         has_extended = on_node.extended is not None
         indices = [index for index in found.unallocated if index != found.extended_index or has_extended]
-        found.allocations = dict(zip(indices, allocations, strict=True))
         found.extended_claim = on_node.extended
-        for index, allocation in found.allocations.items():
+        groups = self._sharing_groups(pod)
+        for index, allocation in zip(indices, allocations, strict=True):
             claim = found.claims[index]
+            found.allocations[index] = allocation
             found.pending_allocations.append(claim.metadata.uid)
-            self._tracker.signal_pending_allocation(
-                msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation=allocation))
-            )
+            allocated = msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation=allocation))
+            self._tracker.signal_pending_allocation(allocated, groups)
+            if groups:
+                found.shared.add(index)
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:

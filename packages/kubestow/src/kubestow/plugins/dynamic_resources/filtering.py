@@ -35,12 +35,15 @@ from kubestow.plugins.dynamic_resources.cel import SelectorError
 from kubestow.plugins.dynamic_resources.extended_resources import ExtendedResourceClaim, extended_resources
 from kubestow.plugins.dynamic_resources.former_allocators import device_pools
 from kubestow.plugins.dynamic_resources.pools import (
+    AccessibleDevices,
+    CandidateDevice,
     DevicesByNode,
     NodeSelectionError,
     Slices,
     matching_nodes,
 )
 from kubestow.plugins.dynamic_resources.requests import AllocationError, AllocationTimeout, Features
+from kubestow.plugins.dynamic_resources.suitable_devices import DeviceLeft, SuitableDevices
 from kubestow.plugins.dynamic_resources.taint_rules import TaintedSlices
 
 _CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims")
@@ -83,6 +86,9 @@ class DynamicResourcesState:
     claims: list[ResourceClaim] = field(default_factory=list)
     #: The index of the extended resource claim; None if the pod needs none.
     extended_index: int | None = None
+    #: The claims with a pending allocation that pods of the same group share. Those that another pod has allocated are
+    #: in ``claims`` as if that had been written.
+    shared: set[int] = field(default_factory=set)
 
     # Set by Filter.
     # Nodes differ in the extended resources that they lack, the keys of the next two; without such resources ().
@@ -354,6 +360,54 @@ class ClaimFilter:
         if solution is None:
             return None
         return NodeAllocation(to_allocate.claims, solution, state.extended_claims.get(resources))
+
+    # -- trials ----------------------------------------------------------------------------------------------------
+
+    def devices_by_node(self) -> DevicesByNode:
+        """The devices that each node can access. Raises NodeSelectionError."""
+        return self._pools.by_node()
+
+    def device_states(self, by_node: DevicesByNode) -> NDArray[np.intp]:
+        """Equal for entries of ``by_node.devices`` on which the same claims get the same devices, intp."""
+        return self._allocator.device_states(by_node)
+
+    def claims_by_node(
+        self, state: DynamicResourcesState, pod: PodInfo, nodes: Nodes
+    ) -> Iterator[tuple[NDArray[np.intp], Sequence[ResourceClaim] | None]]:
+        """The claims that a pod needs devices for, each time with the nodes (positions, intp) on which it does.
+
+        They differ by the extended resources that the nodes lack. None for nodes on which the pod cannot be.
+        """
+        index = state.extended_index
+        extended = None if index is None else state.claims[index]
+        in_spec = [state.claims[number] for number in state.unallocated if number != index]
+        for positions, resources in self._by_backed_resources(state, pod, nodes):
+            if resources is None or (extended is not None and extended.spec.devices.requests):
+                yield positions, None
+            elif extended is None or extended.status.allocation is not None or not resources:
+                yield positions, in_spec
+            else:
+                claim = self._extended_resources.with_requests(extended, pod, resources).claim
+                yield positions, [*in_spec, claim]
+
+    def allocate_on(self, claims: Sequence[ResourceClaim], row: int) -> list[AllocationResult] | None:
+        """The allocations that claims get together on the node of a row; None if there are none."""
+        to_allocate = self._allocator.prepare(claims, slices_version=self._slices.version)
+        try:
+            solution = self._allocator.allocate(to_allocate, self._pools.by_node().of_row(row))
+            if solution is None:
+                return None
+            return solution.allocation_results(claims, self._handle.cluster.nodes.names[row], self._features)
+        except (AllocationError, NodeSelectionError, SelectorError):
+            return None
+
+    def suitable_devices(self, claim: ResourceClaim, devices: AccessibleDevices) -> list[SuitableDevices]:
+        """The devices that suit each request of a claim; none at all if the claim cannot be allocated there."""
+        return self._allocator.suitable_devices(claim, devices)
+
+    def what_is_left(self, candidate: CandidateDevice) -> DeviceLeft:
+        """What is left of a device."""
+        return self._allocator.what_is_left(candidate)
 
     def sum_over_claims(
         self, state: DynamicResourcesState, pod: PodInfo, nodes: Nodes, score: Callable[[ResourceClaim, set[str]], int]

@@ -123,7 +123,8 @@ class ClaimBinder:
             claim = state.claims[index] = await self._updates.create_extended(pod, extended)
         if state.release_after_write is not None:
             return
-        state.claims[index] = await self._updates.bind(claim, pod, allocation)
+        is_shared = index in state.shared
+        state.claims[index] = await self._updates.bind(claim, pod, allocation, is_shared=is_shared)
         if extended is not None and state.release_after_write is None:
             await self._updates.report_extended(pod, state.claims[index], extended)
 
@@ -198,24 +199,30 @@ class ClaimUpdates:
 
     # -- binding ---------------------------------------------------------------------------------------------------
 
-    async def bind(self, claim: ResourceClaim, pod: PodInfo, allocation: AllocationResult | None) -> ResourceClaim:
-        """Reserve a claim for a pod and, unless it is None, write its allocation. Raises ClaimUpdateFailed."""
+    async def bind(
+        self, claim: ResourceClaim, pod: PodInfo, allocation: AllocationResult | None, *, is_shared: bool = False
+    ) -> ResourceClaim:
+        """Reserve a claim for a pod and, unless it is None, write its allocation. Raises ClaimUpdateFailed.
+
+        An allocation that ``is_shared`` with other pods is written by the first of them.
+        """
         turns = self._turns.setdefault(claim.metadata.uid, _Turns(self._handle.lock()))
-        if allocation is None:
+        joins_others = allocation is None or is_shared
+        if joins_others:
             turns.waiting[pod.uid] = pod
         try:
             async with turns.lock:
                 known = self._tracker.get(claim.metadata.namespace, claim.metadata.name)
-                if allocation is None and known is not None and known.is_reserved_for(pod.uid):
+                if joins_others and known is not None and known.is_reserved_for(pod.uid):
                     return known  # by the patch of another pod
                 latest = await self.latest(claim)
                 others = [p for uid, p in turns.waiting.items() if uid != pod.uid and not latest.is_reserved_for(uid)]
-                if allocation is None and others:
+                if joins_others and others:
                     try:
-                        return await self._bind(latest, [pod, *others], None)
+                        return await self._bind(latest, [pod, *others], _unless_written(allocation, latest, is_shared))
                     except ClaimUpdateFailed:
                         latest = await self.latest(claim)  # the cause may be another pod
-                return await self._bind(latest, [pod], allocation)
+                return await self._bind(latest, [pod], _unless_written(allocation, latest, is_shared))
         finally:
             turns.waiting.pop(pod.uid, None)
 
@@ -371,6 +378,16 @@ class ClaimUpdates:
             claim = await self._handle.resource_claims.patch(claim, patch)
         await self._handle.resource_claims.delete(claim)
         self._tracker.assume_deleted(claim)
+
+
+def _unless_written(
+    allocation: AllocationResult | None, claim: ResourceClaim, is_shared: bool
+) -> AllocationResult | None:
+    """An allocation that is to be written; None if it is shared, and another pod has written it."""
+    written = claim.status.allocation
+    if not is_shared or allocation is None or written is None:
+        return allocation
+    return None if written.devices.results == allocation.devices.results else allocation
 
 
 def _check_unchanged(claim: ResourceClaim, allocation: AllocationResult | None) -> None:

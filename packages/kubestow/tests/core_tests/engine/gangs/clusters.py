@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from random import Random
 from typing import Any
 
@@ -12,6 +12,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.gangs.verification import devices_in_use
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 from kubestow.engine.placement.engine_placement import EnginePlacement
@@ -25,10 +26,11 @@ _GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloa
 
 
 def gang_of(
-    nodes: Sequence[Node], pods: Sequence[Pod], minimum: int, *, topology: str = ""
+    nodes: Sequence[Node], pods: Sequence[Pod], minimum: int, *, topology: str = "", objects: Sequence[Any] = ()
 ) -> tuple[OfflineScheduler, Profile, Gang]:
     """A scheduler with nodes and pods, its profile, and the gang ``train`` of pods; the others are beside it."""
-    scheduler, found = offline_scheduler(nodes, pods, [pod_group("train", minimum, topology=topology)])
+    group = pod_group("train", minimum, topology=topology)
+    scheduler, found = offline_scheduler(nodes, pods, [group, *objects])
     member = next(each for each in pods if each.spec.scheduling_group is not None)
     gang = found.gangs.gang_of(scheduler.cache.shapes.info(member))
     assert gang is not None
@@ -44,9 +46,9 @@ def pod_group(name: str, minimum: int, *, topology: str = "") -> PodGroup:
 
 
 def offline_scheduler(
-    nodes: Sequence[Node], pods: Sequence[Pod], objects: Sequence[PodGroup]
+    nodes: Sequence[Node], pods: Sequence[Pod], objects: Sequence[Any]
 ) -> tuple[OfflineScheduler, Profile]:
-    """A scheduler with nodes, pods and groups, and its profile."""
+    """A scheduler with nodes, pods, groups and other objects, and its profile."""
     cluster = ClusterObjects(nodes=list(nodes), pods=list(pods), objects=list(objects))
     scheduler = OfflineScheduler(cluster, SchedulerOptions(gates=config.FeatureGates(_GATES)))
     return scheduler, scheduler.profiles["default-scheduler"]
@@ -126,11 +128,11 @@ def most_placed(scheduler: OfflineScheduler, gang: Gang, enough: int) -> int:
     for uid, info in gang.members.pods.items():
         if uid not in gang.members.placed:
             kinds.setdefault(info.shape, []).append(info)
-    remaining, seen = list(kinds.values()), set[frozenset[tuple[tuple[int, str], int]]]()
+    remaining, seen = list(kinds.values()), set[Hashable]()
     names = list(scheduler.cache.nodes.rows)
 
     def explore(placed: Counter[tuple[int, str]], best: int) -> int:
-        state = frozenset(placed.items())
+        state = frozenset(placed.items()), devices_in_use(scheduler.cache.resource_claims)
         if state in seen or best >= enough:
             return best
         seen.add(state)
@@ -142,6 +144,7 @@ def most_placed(scheduler: OfflineScheduler, gang: Gang, enough: int) -> int:
             for name in names:
                 if engine.place(pods[count], name):
                     best = explore(placed + Counter({(number, name): 1}), best)
+                    engine.give_back_reservations([(pods[count], name)])
                     scheduler.cache.forget(pods[count].uid)
         return best
 

@@ -174,12 +174,12 @@ def test_a_gang_that_has_to_be_in_one_domain_has_a_certificate_for_each() -> Non
 def test_pods_that_a_model_cannot_describe_leave_the_answer_open() -> None:
     spec = {
         "schedulingGroup": {"podGroupName": "train"},
-        "resourceClaims": [{"name": "g", "resourceClaimName": "x"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}],
     }
 
     answer = answer_for([node()], [pod("w", spec=spec)], 1)
 
-    assert answer.undecided == "not searched further: a pod has resource claims"
+    assert answer.undecided == "not searched further: a pod has volumes"
     assert not answer.is_impossible
 
 
