@@ -41,12 +41,11 @@ class LocalDevices:
         """How many pods of one of the kinds get devices on each node by themselves, int64 per node."""
         position = self.kinds.index(kind)
         most = np.array([patterns[:, position].max(initial=0) for patterns in self.patterns], np.int64)
-        capacity: Amounts = most[self.class_of_node]
-        return capacity
+        return most[self.class_of_node]
 
     def on(self, node: int) -> Amounts:
         """The patterns of a node."""
-        return self.patterns[self.class_of_node[node]]
+        return self.patterns[int(self.class_of_node[node])]
 
 
 @dataclass(frozen=True, slots=True)

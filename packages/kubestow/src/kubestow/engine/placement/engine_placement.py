@@ -18,6 +18,7 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.placement.modelled_pods import has_volumes_or_devices
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.evaluation.evaluation import best_rows
 from kubestow.framework.profile import Profile
 
 Assignment = tuple[PodInfo, str]
@@ -34,6 +35,8 @@ class EnginePlacement:
         self._cluster, self._profiles = cluster, profiles
         #: What the Reserve plugins know of the pods that they reserved something for, by uid.
         self._states: dict[str, CycleState] = {}
+        #: The ranks of nodes by their names, at a revision of the node table.
+        self._ranks: tuple[int, NDArray[np.intp]] | None = None
 
     def place_all(self, assignments: Iterable[Assignment]) -> list[Assignment]:
         """Place pods, those of higher priority first. Returns the assignments that are refused. Raises PluginError."""
@@ -57,16 +60,18 @@ class EnginePlacement:
         within[cluster.nodes.rows[node_name]] = True
         evaluation = profile.evaluations.of(pod)
         found = evaluation.find_feasible(pod, within)
-        if found.error is not None or not found.count:
-            return False
-        state = evaluation.state()
-        cluster.assume(pod, node_name)
+        return found.error is None and found.count > 0 and self._reserve(pod, node_name, evaluation.state())
+
+    def _reserve(self, pod: PodInfo, node_name: str, state: CycleState) -> bool:
+        """Place a pod on a node that passes its filters, if the Reserve plugins agree."""
+        profile = self._profiles[pod.spec.scheduler_name]
+        self._cluster.assume(pod, node_name)
         if profile.binding.run_reserve_plugins(state, pod, node_name).ok:
             if _reserves(profile) or has_volumes_or_devices(profile, pod):
                 self._states[pod.uid] = state
             return True
         profile.binding.run_unreserve_plugins(state, pod, node_name)
-        cluster.forget(pod.uid)
+        self._cluster.forget(pod.uid)
         return False
 
     def give_back_reservations(self, assignments: Iterable[Assignment]) -> None:
@@ -86,10 +91,18 @@ class EnginePlacement:
         found = evaluation.find_feasible(pod, within)
         if found.error is not None or not found.count:
             return ""
-        totals = evaluation.compute_totals(pod, found.rows)
-        names = Nodes(cluster.nodes, found.rows).names
-        node_name = min(names[position] for position in np.flatnonzero(totals == totals.max()))
-        return node_name if self.place(pod, node_name) else ""
+        best = best_rows(evaluation.compute_totals(pod, found.rows), found.rows)
+        node_name = cluster.nodes.names[int(best[self._ranks_by_name()[best].argmin()])]
+        return node_name if self._reserve(pod, node_name, evaluation.state()) else ""
+
+    def _ranks_by_name(self) -> NDArray[np.intp]:
+        """The place of each node in the order of their names, intp per row."""
+        table = self._cluster.nodes
+        if self._ranks is None or self._ranks[0] != table.revision:
+            ranks = np.empty(len(table), np.intp)
+            ranks[np.argsort(np.array(table.names))] = np.arange(len(table))
+            self._ranks = table.revision, ranks
+        return self._ranks[1]
 
     def _place_group(self, group: Sequence[Assignment]) -> list[Assignment]:
         wanted = Counter(node_name for _, node_name in group)
