@@ -309,7 +309,7 @@ def formulate_gang(
     if affinity is not None:
         exclusions, attractions = _affinity(affinity, nodes, kinds)
     segments = _segment_rules(cluster, nodes, gang, kinds)
-    confinements = _confinements(profile, nodes, gang, kinds)
+    confinements = _confinements(cluster, profile, gang, kinds)
     spreading = filter_plugin(profile, PodTopologySpread)
     problem = GangProblem(
         list(nodes.names),
@@ -398,7 +398,7 @@ def _segment_rules(cluster: Cluster, nodes: Nodes, gang: Gang, kinds: Sequence[K
     return rules
 
 
-def _confinements(profile: Profile, nodes: Nodes, gang: Gang, kinds: Sequence[Kind]) -> list[Confinement]:
+def _confinements(cluster: Cluster, profile: Profile, gang: Gang, kinds: Sequence[Kind]) -> list[Confinement]:
     """The placements of the gangs below a composite one, those without any taken out of ``kind.passes``."""
     leaves, found = list(gang.leaves()), []
     below = list(gang.children)
@@ -407,12 +407,12 @@ def _confinements(profile: Profile, nodes: Nodes, gang: Gang, kinds: Sequence[Ki
         below += child.children
         own = kinds_of(child, leaves, kinds)
         pods = [pod for number in own for pod in kinds[number].pods]
-        placements = profile.gangs.generate_placements(child, pods, nodes) if pods else None
+        placements = profile.gangs.generate_placements(child, pods, cluster) if pods else None
         if isinstance(placements, Status):
             for number in own:
                 kinds[number].passes[:] = False
         elif placements is not None:
-            choices = np.zeros((len(placements), len(nodes)), np.bool_)
+            choices = np.zeros((len(placements), len(cluster.nodes)), np.bool_)
             for choice, placement in zip(choices, placements, strict=True):
                 choice[placement.nodes.row_numbers] = True
             found.append(Confinement(own, choices))

@@ -31,6 +31,7 @@ from kubestow.framework.gang import (
     PlacementGeneratePlugin,
     PlacementScorePlugin,
     Proposal,
+    placements_by_label,
 )
 from kubestow.framework.interface import Handle, normalized
 from kubestow.framework.status import Status
@@ -83,7 +84,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
         current = self._current_domain(gang, key)
         if isinstance(current, Status):
             return current
-        return _domains(nodes, key, current)
+        return placements_by_label(nodes, key, current)
 
     def _current_domain(self, gang: Gang, key: str) -> str | Status | None:
         """The one domain of the placed members, None without any; an error if there is not exactly one."""
@@ -129,19 +130,6 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
         """Whether the deleted pod was of the same group; without placed members the group can use another domain."""
         groups = self.handle.cluster.pod_groups
         return not set(groups.memberships(pod)).isdisjoint(groups.memberships(old))
-
-
-def _domains(nodes: Nodes, key: str, only: str | None) -> list[Placement]:
-    """A placement for each value of a node label, sorted by value; for one value only if that is given."""
-    ids, values = nodes.label(key), nodes.label_values(key)
-    present = {value: number for number in np.unique(ids).tolist() if (value := values[number]) is not None}
-    chosen = sorted(present) if only is None else [only] if only in present else []
-    return [Placement(value, nodes.select(_equal(ids, present[value]))) for value in chosen]
-
-
-def _equal(ids: NDArray[np.int32], number: int) -> NDArray[np.bool_]:
-    equal: NDArray[np.bool_] = np.equal(ids, number)
-    return equal
 
 
 class PodGroupPodsCount(PlacementScorePlugin):
