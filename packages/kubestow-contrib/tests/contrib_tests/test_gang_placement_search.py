@@ -272,7 +272,7 @@ def test_segments_that_fit_in_no_preferred_domain_are_in_any() -> None:
 
 def test_a_gang_is_placed_whose_devices_pod_after_pod_leaves_in_parts() -> None:
     """The node with more CPU attracts each pod, in both orders, until the devices of neither suffice for the last."""
-    case = DeviceCase([node("n4", cpu="10"), node("n6", cpu="100")], 4)
+    case = DeviceCase([node("n4", cpu="10"), node("n6", cpu="100")])
     case.slices = [slice_of(*(f"g{number}" for number in range(count)), node=f"n{count}") for count in (4, 6)]
     for count in (2, 2, 3, 3):
         case.add_pod(exactly(count))
@@ -287,11 +287,11 @@ def test_a_gang_is_placed_whose_devices_pod_after_pod_leaves_in_parts() -> None:
         held = [harness.cluster.claim(f"w{number}-own").status.allocation for number in range(4)]
         assert [len(each.devices.results) for each in held if each is not None] == [2, 2, 3, 3]
 
-    run(scenario, *case.nodes, *case.objects, group("train", 4))
+    run(scenario, *case.nodes, *case.objects(), group("train", 4))
 
 
 def test_the_certificate_names_the_devices() -> None:
-    case = DeviceCase([node(f"n{number}", cpu="9") for number in range(2)], 3)
+    case = DeviceCase([node(f"n{number}", cpu="9") for number in range(2)])
     case.slices = [slice_of("g0", "g1", "g2", node=f"n{number}") for number in range(2)]
     for _ in range(3):
         case.add_pod(exactly(2))
@@ -304,7 +304,7 @@ def test_the_certificate_names_the_devices() -> None:
         assert "no placement exists: at most 2 pods of the 3 that are needed can be placed" in text
         assert "devices of class gpu (driver gpu.example.com): 6 needed, and 6 free on nodes that pass" in text
 
-    run(scenario, *case.nodes, *case.objects, group("train", 3))
+    run(scenario, *case.nodes, *case.objects(), group("train", 3))
 
 
 def test_enough_pods_of_each_task_of_a_volcano_job_are_placed() -> None:

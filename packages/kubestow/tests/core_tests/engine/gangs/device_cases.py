@@ -7,11 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from core_tests.engine.gangs.clusters import gang_of, most_placed
-from kubestow.api.core import Node, Pod
+from core_tests.engine.gangs.clusters import EngineCase
 from kubestow.api.resource import ResourceClaim, ResourceSlice
-from kubestow.engine.gangs.gang_search import GangSearch
-from kubestow.engine.placement.engine_placement import EnginePlacement
 from kubestow.testing import node, pod
 from kubestow.testing.devices import DRIVER, allocation, claim, device, device_class, exactly, slice_of, subrequests
 
@@ -19,20 +16,15 @@ NET = "net.example.com"
 
 
 @dataclass
-class DeviceCase:
-    """Nodes, slices and claims, and the pods of a gang of which ``needed`` are needed."""
+class DeviceCase(EngineCase):
+    """A case with slices and claims."""
 
-    nodes: list[Node]
-    needed: int = 0
     slices: list[ResourceSlice] = field(default_factory=list)
     claims: list[ResourceClaim] = field(default_factory=list)
-    pods: list[Pod] = field(default_factory=list)
     #: The number of the template of claims, by what they ask for: pods of one shape have the same.
     templates: dict[str, int] = field(default_factory=dict)
 
-    @property
     def objects(self) -> list[Any]:
-        """The objects beside nodes and pods."""
         of_driver = f"device.driver == '{NET}'"
         classes = [device_class("gpu", f"device.driver == '{DRIVER}'"), device_class("net", of_driver)]
         return [*classes, *self.slices, *self.claims]
@@ -53,24 +45,6 @@ class DeviceCase:
             statuses.append({"name": "own", "resourceClaimName": own.metadata.name})
         spec = {"schedulingGroup": {"podGroupName": "train"}, "resourceClaims": references}
         self.pods.append(pod(name, cpu=cpu, spec=spec, status={"resourceClaimStatuses": statuses}))
-
-    def difference(self) -> str:
-        """How the search and the engine, which tries every order on all nodes, differ; empty if they agree."""
-        scheduler, profile, gang = gang_of(self.nodes, self.pods, self.needed, objects=self.objects)
-        most = most_placed(scheduler, gang, self.needed)
-        answer = GangSearch(scheduler.cache, profile).find(gang)
-        if list(scheduler.cache.resource_claims.pending_allocations()):
-            return "allocations are left behind"
-        if answer.undecided:
-            return f"open: {answer.undecided}"
-        if answer.is_placed != (most >= self.needed):
-            return f"{most} of {self.needed} can be placed, found {answer.found_by or answer.certificates}"
-        if answer.certificates and answer.certificates[0].most < most:
-            return f"{most} can be placed, the certificate says {answer.certificates[0].most} at most"
-        engine = EnginePlacement(scheduler.cache, scheduler.profiles)
-        if not all(engine.place(info, name) for info, name in answer.assignments):
-            return "the engine does not accept the placement"
-        return ""
 
 
 def _device(random: Random, name: str, **fields: Any) -> Mapping[str, Any]:
@@ -188,4 +162,5 @@ def random_device_case(random: Random) -> DeviceCase:
         role = random.choice(roles)
         case.add_pod(*role["requests"], constraints=role["constraints"], shared=role["shared"])
     case.needed = random.randint(max(1, len(case.pods) - 1), len(case.pods))
+    case.requires, case.prefers = random.choice([("", "")] * 6 + [("rack", ""), ("", "rack")])
     return case

@@ -12,7 +12,7 @@ ZONES = {"n0": "a", "n1": "b"}
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-def test_a_gang_is_placed_if_and_only_if_the_plain_model_places_it(feature: str) -> None:
+def test_a_gang_is_placed_if_and_only_if_it_can_be(feature: str) -> None:
     assert [found for seed in range(60) if (found := difference(feature, seed))] == []
 
 
