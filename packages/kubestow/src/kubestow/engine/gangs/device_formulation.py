@@ -43,7 +43,7 @@ from kubestow.engine.gangs.gang_devices import (
     WideDevices,
 )
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResourcesWithoutScore
-from kubestow.plugins.dynamic_resources.filtering import ClaimFilter, ClaimNotUsable, pod_resource_claims
+from kubestow.plugins.dynamic_resources.filtering import ClaimFilter, ClaimLookup, ClaimNotUsable
 from kubestow.plugins.dynamic_resources.pools import CandidateDevice, NodeSelectionError
 from kubestow.plugins.dynamic_resources.suitable_devices import DeviceLeft, SuitableDevices
 
@@ -63,15 +63,15 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class ClaimsOfPods:
     """The claims of pods that are placed together. A claim without an allocation that several of them use is shared."""
 
-    def __init__(self, cluster: Cluster, pods: Sequence[PodInfo]) -> None:
-        self._tracker = cluster.resource_claims
+    def __init__(self, lookup: ClaimLookup, pods: Sequence[PodInfo]) -> None:
+        self._tracker = lookup.tracker
         self._claims: dict[str, list[ResourceClaim] | None] = {}
         users: Counter[str] = Counter()
         for pod in pods:
             if not pod.spec.resource_claims:
                 continue
             try:
-                claims = pod_resource_claims(pod, self._tracker)
+                claims = lookup.claims_of(pod)
             except ClaimNotUsable:
                 self._claims[pod.uid] = None
                 continue
@@ -98,19 +98,19 @@ class ClaimsOfPods:
 def find_devices(
     cluster: Cluster,
     plugin: DynamicResourcesWithoutScore,
-    pods: Sequence[PodInfo],
+    pods: Sequence[Sequence[PodInfo]],
     shared: frozenset[str],
     passes: Sequence[Mask],
     rooms: Sequence[Amounts],
 ) -> GangDevices | None:
-    """The devices for the pods of some kinds, of which ``pods`` has one each; None if none of them needs any.
+    """The devices for the ``pods`` of some kinds; None if none of them needs any.
 
     ``rooms`` (int64 per node, by kind) is how many pods of a kind nodes take, whatever their devices. Nodes that lack a
     resource which no devices are behind are taken out of ``passes`` (bool per node, by kind).
     """
     claims_of_kinds: list[list[_ClaimsOnNodes]] = []
     nodes = cluster.all_nodes()
-    for pod, of_kind, room in zip(pods, passes, rooms, strict=True):
+    for (pod, *_), of_kind, room in zip(pods, passes, rooms, strict=True):
         found: list[_ClaimsOnNodes] = []
         state = plugin.claims_of(pod)
         for positions, claims in () if state is None else plugin.claim_filter.claims_by_node(state, pod, nodes):
@@ -124,7 +124,7 @@ def find_devices(
     if not any(claims_of_kinds):
         return None
     try:
-        return _Devices(cluster, plugin, claims_of_kinds, shared, rooms).of_gang()
+        return _Devices(cluster, plugin, claims_of_kinds, list(map(len, pods)), shared, rooms).of_gang()
     except NodeSelectionError:  # no node passes the filter
         return None
 
@@ -198,11 +198,12 @@ class _Devices:
         cluster: Cluster,
         plugin: DynamicResourcesWithoutScore,
         claims: Sequence[Sequence[_ClaimsOnNodes]],
+        counts: Sequence[int],
         shared: frozenset[str],
         rooms: Sequence[Amounts],
     ) -> None:
         self._tracker, self._filter = cluster.resource_claims, plugin.claim_filter
-        self._claims, self._shared, self._rooms = claims, shared, rooms
+        self._claims, self._counts, self._shared, self._rooms = claims, counts, shared, rooms
         by_node = self._filter.devices_by_node()
         self._devices, self._reaches = by_node.devices, by_node.reaches
         self._entries = by_node.positions
@@ -294,29 +295,44 @@ class _Devices:
         is_certain = all(spec.can_be_split for spec in self._specs.values())
         patterns = []
         for number in range(int(self._class_of_node.max()) + 1):
-            limits = [int(self._rooms[kind][self._class_of_node == number].max(initial=0)) for kind in kinds]
+            most = [self._counts[kind] for kind in kinds]
             row = self._rows.get(number)
-            if row is None:
-                patterns.append(np.array([limits], np.int64))
-                continue
-            of_kinds = [next((each.claims for each in self._claims[kind] if each.nodes[row]), ()) for kind in kinds]
-            bounds = zip(limits, (self._most(number, claims) for claims in of_kinds), strict=True)
-            limits = [min(limit, most) if most is not None else limit for limit, most in bounds]
-            if is_certain:
-                split = [list(map(self._only_local, claims)) for claims in of_kinds]
-                local = [[claim for claim in claims if claim is not None] for claims in split]
-                patterns.append(_Trials(self._tracker, self._filter, local, self._shared, limits, row).largest())
-            else:
-                patterns.append(np.array([limits], np.int64))
+            if row is not None:
+                claims = [next((each.claims for each in self._claims[kind] if each.nodes[row]), ()) for kind in kinds]
+                most = [self._most(number, of_kind, count) for of_kind, count in zip(claims, most, strict=True)]
+                if is_certain:
+                    patterns.append(self._tried(number, row, kinds, claims, most))
+                    continue
+            patterns.append(np.array([most], np.int64))
         return LocalDevices(tuple(kinds), self._class_of_node, patterns)
+
+    def _tried(
+        self,
+        number: int,
+        row: int,
+        kinds: Sequence[int],
+        claims: Sequence[Sequence[ResourceClaim]],
+        most: Sequence[int],
+    ) -> Amounts:
+        """The largest combinations of pods that get devices on a node of a class, ``most`` of each kind.
+
+        Not more pods are tried than there is room for; where that is what limits them, devices do not.
+        """
+        in_class = self._class_of_node == number
+        rooms = [int(self._rooms[kind][in_class].max(initial=0)) for kind in kinds]
+        split = [[each for each in map(self._only_local, of_kind) if each is not None] for of_kind in claims]
+        limits = np.minimum(rooms, most)
+        found = _Trials(self._tracker, self._filter, split, self._shared, limits.tolist(), row).largest()
+        patterns: Amounts = np.where(found == limits, most, found)
+        return patterns
 
     def _only_local(self, claim: ResourceClaim) -> ResourceClaim | None:
         reduced = self._spec_of(claim).only_local
         return None if reduced is None else msgspec.structs.replace(reduced, metadata=claim.metadata)
 
-    def _most(self, number: int, claims: Sequence[ResourceClaim]) -> int | None:
-        """How many pods with some claims a node of a class has devices for at most; None where that is unknown."""
-        found: list[int] = []
+    def _most(self, number: int, claims: Sequence[ResourceClaim], count: int) -> int:
+        """For how many of so many pods with some claims a node of a class has enough suitable devices."""
+        found = [count]
         for claim in claims:
             for request in self._spec_of(claim).by_class[number]:
                 if not request.is_exact:
@@ -326,7 +342,7 @@ class _Devices:
                     return 0
                 if not request.has_shareable and claim.metadata.uid not in self._shared:
                     found.append(len(request.candidates) // request.count)
-        return min(found, default=None)
+        return min(found)
 
     # -- the devices of several nodes ----------------------------------------------------------------------------------
 

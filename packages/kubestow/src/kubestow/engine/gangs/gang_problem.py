@@ -31,6 +31,7 @@ from kubestow.framework.gang import Gang
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResourcesWithoutScore
+from kubestow.plugins.dynamic_resources.filtering import ClaimLookup
 from kubestow.plugins.inter_pod_affinity import ANTI_AFFINITY as REPELLED
 from kubestow.plugins.inter_pod_affinity import EXISTING_ANTI_AFFINITY as REPELLED_BY_EXISTING
 from kubestow.plugins.inter_pod_affinity import InterPodAffinity
@@ -275,7 +276,9 @@ def formulate_gang(
     """
     groups = _groups(gang, pods)
     groups[OTHERS] = list(others)
-    claims = ClaimsOfPods(cluster, [pod for same in groups.values() for pod in same])
+    allocating = filter_plugin(profile, DynamicResourcesWithoutScore)
+    lookup = ClaimLookup(cluster.resource_claims) if allocating is None else allocating.claim_lookup
+    claims = ClaimsOfPods(lookup, [pod for same in groups.values() for pod in same])
     # The labels that pods of the gang select each other by matter as soon as one of them is placed.
     keys: set[str] = set()
     for shape in {pod.shape for same in groups.values() for pod in same}:
@@ -288,7 +291,6 @@ def formulate_gang(
             alike.setdefault(key, []).append(pod)
     nodes, fit = cluster.all_nodes(), filter_plugin(profile, NodeResourcesFit)
     filters_ports = filter_plugin(profile, NodePorts) is not None
-    allocating = filter_plugin(profile, DynamicResourcesWithoutScore)
     kinds = []
     for (group, *_), same in alike.items():
         pod = same[0]
@@ -352,8 +354,8 @@ def _with_devices(
     """The problem with the devices that its pods need; those who share devices of a node are confined to one."""
     kinds = problem.kinds
     rooms = [problem.capacity(number) for number in range(len(kinds))]
-    first_pods, passes = [kind.pods[0] for kind in kinds], [kind.passes for kind in kinds]
-    devices = find_devices(cluster, plugin, first_pods, claims.shared, passes, rooms)
+    pods, passes = [kind.pods for kind in kinds], [kind.passes for kind in kinds]
+    devices = find_devices(cluster, plugin, pods, claims.shared, passes, rooms)
     if devices is None:
         return problem
     confinements = list(problem.confinements)

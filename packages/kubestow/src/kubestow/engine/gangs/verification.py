@@ -135,7 +135,7 @@ def devices_in_use(tracker: ResourceClaimTracker) -> Hashable:
         what = [
             (r.driver, r.pool, r.device, tuple(sorted(r.consumed_capacity.items()))) for r in allocation.devices.results
         ]
-        allocated[claim.metadata.uid if owner is None else "", tuple(what)] += 1
+        allocated["" if owner is not None and owner.kind == "Pod" else claim.metadata.uid, tuple(what)] += 1
     return frozenset(allocated.items())
 
 

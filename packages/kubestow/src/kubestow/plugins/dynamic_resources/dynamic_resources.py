@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatus
+from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
@@ -45,11 +46,11 @@ from kubestow.plugins.dynamic_resources.cel import SelectorError
 from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME, extended_resources
 from kubestow.plugins.dynamic_resources.filtering import (
     ClaimFilter,
+    ClaimLookup,
     ClaimNotUsable,
     ClaimUsability,
     DynamicResourcesState,
     claim_names,
-    pod_resource_claims,
 )
 from kubestow.plugins.dynamic_resources.pools import NodeSelectionError, matching_nodes
 from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder, ClaimUpdates
@@ -102,7 +103,10 @@ class DynamicResourcesWithoutScore(
             args = DynamicResourcesArgs()
         super().__init__(args, handle)
         self._tracker = handle.cluster.resource_claims
-        self._usability = ClaimUsability(self._tracker)
+        has_group_claims = handle.feature_enabled("DRAWorkloadResourceClaims")
+        #: Finds the claims of pods.
+        self.claim_lookup = ClaimLookup(self._tracker, handle.cluster.catalog(PodGroup) if has_group_claims else None)
+        self._usability = ClaimUsability(self.claim_lookup)
         self._enabled = handle.feature_enabled("DynamicResourceAllocation")
         self._capitalizes_owner = handle.emulates(Behaviour.CLAIM_OWNER_IS_CAPITALIZED)
         #: Whether PostFilter has no reason for a pod without claims in its spec.
@@ -151,6 +155,15 @@ class DynamicResourcesWithoutScore(
             on(EventResource.RESOURCE_SLICE, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
             on(_DEVICES_FREED, Action.UPDATE, invalidates=Invalidation.NOTHING),
         )
+        if has_group_claims:
+            self.kinds = (PodGroup,)
+            generated = on(
+                EventResource.POD_GROUP,
+                Action.ADD | Action.UPDATE,
+                invalidates=Invalidation.NOTHING,
+                hint=self._is_schedulable_after_group_change,
+            )
+            self.events_to_register = (*self.events_to_register, generated)
         if not self._enabled:
             self.events_to_register, self.missing_pre_filter_error = (), None
 
@@ -179,7 +192,7 @@ class DynamicResourcesWithoutScore(
         if not self._enabled:
             return SUCCESS
         try:
-            pod_resource_claims(pod, self._tracker)
+            self.claim_lookup.claims_of(pod)
         except ClaimNotUsable as error:
             return self._not_usable(error)
         return SUCCESS
@@ -195,7 +208,8 @@ class DynamicResourcesWithoutScore(
         if not self._enabled:
             return Status.skip()
         try:
-            found = DynamicResourcesState(pod_resource_claims(pod, self._tracker))
+            found = DynamicResourcesState(self.claim_lookup.claims_of(pod))
+            found.groups = self.claim_lookup.group_claims(pod)
         except ClaimNotUsable as error:
             return self._not_usable(error)
         if self._requests_devices(pod):
@@ -338,7 +352,8 @@ class DynamicResourcesWithoutScore(
             found.release_after_write = found.claims[written_index].metadata.uid
             self._updates.begin_release(found.release_after_write)
         for index, claim in enumerate(found.claims):
-            self._updates.undo_in_background(claim, pod, is_extended=index == found.extended_index)
+            if claim.metadata.uid not in found.groups:
+                self._updates.undo_in_background(claim, pod, is_extended=index == found.extended_index)
 
     # -- PreBind ---------------------------------------------------------------------------------------------------
 
@@ -361,13 +376,18 @@ class DynamicResourcesWithoutScore(
     def _is_schedulable_after_pod_change(self, pod: PodInfo, old: Any, new: PodInfo) -> bool:
         return new.uid == pod.uid and self.pre_enqueue(new).ok
 
+    def _is_schedulable_after_group_change(self, pod: PodInfo, old: Any, new: PodGroup) -> bool:
+        """Whether it is the pod's group, for which claims may have been generated."""
+        name = KUBERNETES.group_of(pod.pod)
+        return (pod.namespace, name) == (new.metadata.namespace, new.metadata.name) and self.pre_enqueue(pod).ok
+
     def _is_schedulable_after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> bool:
         # What is cheap comes first: a pod may have thousands of claims, and each of them thousands of events.
         if not _is_deallocated(old, new):
             if old is not None and old.status == new.status:
                 return False
             if self._usability.are_usable(pod):
-                return any(claim.metadata.uid == new.metadata.uid for claim in pod_resource_claims(pod, self._tracker))
+                return any(claim.metadata.uid == new.metadata.uid for claim in self.claim_lookup.claims_of(pod))
             return False
         return self._usability.are_usable(pod)
 

@@ -24,8 +24,11 @@ from kubestow.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
+from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.caches import BoundedCache
+from kubestow.cluster.pods.pod_groups import KUBERNETES
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.framework.interface import Handle
@@ -89,6 +92,8 @@ class DynamicResourcesState:
     #: The claims with a pending allocation that pods of the same group share. Those that another pod has allocated are
     #: in ``claims`` as if that had been written.
     shared: set[int] = field(default_factory=set)
+    #: The groups of the claims (by uid) that are reserved for a group instead of the pod.
+    groups: dict[str, PodGroup] = field(default_factory=dict)
 
     # Set by Filter.
     # Nodes differ in the extended resources that they lack, the keys of the next two; without such resources ().
@@ -129,11 +134,75 @@ class ClaimNotUsable(Exception):
         self.former = former or text
 
 
-def pod_resource_claims(pod: PodInfo, tracker: ResourceClaimTracker) -> list[ResourceClaim]:
-    """The claims in ``spec.resourceClaims``, in this order. Raises ClaimNotUsable."""
-    generated = _generated_names(pod)
-    claims = (_usable_claim(pod, reference, generated, tracker) for reference in pod.spec.resource_claims)
-    return [claim for claim in claims if claim is not None]
+class ClaimLookup:
+    """Finds the claims of pods. ``pod_groups`` are those that may have claims of their own; None if none may."""
+
+    def __init__(self, tracker: ResourceClaimTracker, pod_groups: Catalog[PodGroup] | None = None) -> None:
+        self.tracker, self._pod_groups = tracker, pod_groups
+
+    def group_of(self, pod: PodInfo, reference: PodResourceClaim) -> PodGroup | None:
+        """The pod group whose claim an entry of ``spec.resourceClaims`` is about; None if it is the pod's own."""
+        name = None if self._pod_groups is None else KUBERNETES.group_of(pod.pod)
+        if self._pod_groups is None or not name:
+            return None
+        group = self._pod_groups.get(pod.namespace, name)
+        return group if group is not None and reference in group.spec.resource_claims else None
+
+    def claims_of(self, pod: PodInfo) -> list[ResourceClaim]:
+        """The claims in ``spec.resourceClaims``, in this order. Raises ClaimNotUsable."""
+        generated = _generated_names(pod)
+        claims = (self.usable_claim(pod, reference, generated) for reference in pod.spec.resource_claims)
+        return [claim for claim in claims if claim is not None]
+
+    def group_claims(self, pod: PodInfo) -> dict[str, PodGroup]:
+        """The groups of the claims (by uid) that pods of a group share as that group's. Raises ClaimNotUsable."""
+        found: dict[str, PodGroup] = {}
+        for reference in pod.spec.resource_claims if self._pod_groups is not None else ():
+            group = self.group_of(pod, reference)
+            claim = None if group is None else self.usable_claim(pod, reference, {})
+            if group is not None and claim is not None:
+                found[claim.metadata.uid] = group
+        return found
+
+    def usable_claim(
+        self, pod: PodInfo, reference: PodResourceClaim, generated: Mapping[str, str | None]
+    ) -> ResourceClaim | None:
+        """The claim of one entry of ``spec.resourceClaims``; None if the pod needs none for it. Raises ClaimNotUsable.
+
+        ``generated`` are the names of the claims that were generated for the pod.
+        """
+        group = self.group_of(pod, reference)
+        name = _claim_name(pod, reference, generated) if group is None else _group_claim_name(group, reference)
+        if name is None:
+            return None
+        claim = self.tracker.get(pod.namespace, name)
+        if claim is None:
+            raise ClaimNotUsable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimNotUsable(f'resourceclaim "{name}" is being deleted')
+        owner = claim.metadata.controller
+        if reference.resource_claim_name is not None:
+            return claim
+        if group is not None and (owner is None or owner.uid != group.metadata.uid):
+            of_group = f"PodGroup {group.metadata.namespace}/{group.metadata.name} (PodGroup is not owner)"
+            raise ClaimNotUsable(f"ResourceClaim {claim.key} was not created for {of_group}")
+        if group is None and (owner is None or owner.uid != pod.uid):
+            raise ClaimNotUsable(
+                f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)",
+                former=f"ResourceClaim {claim.key} was not created for pod {pod.key} (pod is not owner)",
+            )
+        return claim
+
+
+def _group_claim_name(group: PodGroup, reference: PodResourceClaim) -> str | None:
+    """The name of a group's claim; None if the group needs none for this entry. Raises ClaimNotUsable."""
+    if reference.resource_claim_name is not None:
+        return reference.resource_claim_name
+    for status in group.status.resource_claim_statuses:
+        if status.name == reference.name:
+            return status.resource_claim_name
+    key = f"{group.metadata.namespace}/{group.metadata.name}"
+    raise ClaimNotUsable(f'pod group "{key}": ResourceClaim not created yet')
 
 
 def claim_names(pod: PodInfo) -> Iterator[str]:
@@ -151,8 +220,8 @@ def claim_names(pod: PodInfo) -> Iterator[str]:
 class ClaimUsability:
     """Whether the claims of pending pods are all usable, with one look-up as long as the same claim is not."""
 
-    def __init__(self, tracker: ResourceClaimTracker) -> None:
-        self._tracker = tracker
+    def __init__(self, lookup: ClaimLookup) -> None:
+        self._lookup = lookup
         self._by_uid: BoundedCache[str, _KnownClaims] = BoundedCache(_KEPT_NAMES)
 
     def are_usable(self, pod: PodInfo) -> bool:
@@ -163,7 +232,7 @@ class ClaimUsability:
             known = self._by_uid.put(pod.uid, _KnownClaims(pod, _generated_names(pod)), cost=1 + len(references))
         for position in chain(range(known.unusable, len(references)), range(known.unusable)):
             try:
-                _usable_claim(pod, references[position], known.generated, self._tracker)
+                self._lookup.usable_claim(pod, references[position], known.generated)
             except ClaimNotUsable:
                 known.unusable = position
                 return False
@@ -177,27 +246,6 @@ class _KnownClaims:
     pod: PodInfo
     generated: Mapping[str, str | None]
     unusable: int = 0
-
-
-def _usable_claim(
-    pod: PodInfo, reference: PodResourceClaim, generated: Mapping[str, str | None], tracker: ResourceClaimTracker
-) -> ResourceClaim | None:
-    """The claim of one entry of ``spec.resourceClaims``; None if the pod needs none for it. Raises ClaimNotUsable."""
-    name = _claim_name(pod, reference, generated)
-    if name is None:
-        return None
-    claim = tracker.get(pod.namespace, name)
-    if claim is None:
-        raise ClaimNotUsable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
-    if claim.metadata.deletion_timestamp is not None:
-        raise ClaimNotUsable(f'resourceclaim "{name}" is being deleted')
-    owner = claim.metadata.controller
-    if reference.resource_claim_name is None and (owner is None or owner.uid != pod.uid):
-        raise ClaimNotUsable(
-            f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)",
-            former=f"ResourceClaim {claim.key} was not created for pod {pod.key} (pod is not owner)",
-        )
-    return claim
 
 
 def _generated_names(pod: PodInfo) -> dict[str, str | None]:
