@@ -497,11 +497,13 @@ class _Groups:
         return {reach: list(self._modes(requests)) for reach, requests in spec.by_reach.items()}
 
     def _modes(self, requests: Sequence[SuitableDevices]) -> Iterator[list[DeviceUse]]:
-        exact = [request for request in requests if request.is_exact]
-        values = {request.value(each) for request in exact if request.attribute for each in request.candidates}
-        for value in sorted(values, key=repr) if any(request.attribute for request in exact) else [None]:
+        exact = [(number, request) for number, request in enumerate(requests) if request.is_exact]
+        constrained = [request for _, request in exact if request.attribute]
+        values = {request.value(each) for request in constrained for each in request.candidates}
+        for value in sorted(values, key=repr) if constrained else [None]:
             uses = [
                 DeviceUse(
+                    number,
                     request.count,
                     {
                         self._group_of[each.device.id]: request.consumed(each)
@@ -509,7 +511,7 @@ class _Groups:
                         if not request.attribute or request.value(each) == value
                     },
                 )
-                for request in exact
+                for number, request in exact
             ]
             if all(use.groups for use in uses):
                 yield uses

@@ -64,8 +64,12 @@ class DeviceGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """``count`` devices of any of some ``groups`` (by number), which take these amounts of their capacity each."""
+    """``count`` devices of any of some ``groups`` (by number), of whose capacity these amounts are taken each.
 
+    They are for one ``request`` (by number) of a claim.
+    """
+
+    request: int
     count: int
     groups: Mapping[int, Mapping[str, int]]
 

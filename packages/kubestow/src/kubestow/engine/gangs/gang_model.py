@@ -134,6 +134,8 @@ class GangModel:
         self._problem, self._without, self._seed = problem, frozenset(without), seed
         self._cp = solvers.cp_model()
         self._model = self._cp.CpModel()
+        #: The combinations of pods on nodes, by what these are determined by.
+        self._patterns_of: dict[Hashable, NDArray[np.int64] | None] = {}
         self._cells = self._merged(within) if merges_nodes else self._single(within)
         #: The variables by kind and cell, and those of the patterns of a cell.
         self._placed: list[dict[int, Any]] = [{} for _ in problem.kinds]
@@ -230,6 +232,17 @@ class GangModel:
 
         None if there are too many.
         """
+        problem, kinds = self._problem, list(capacity)
+        free_here = tuple(int(free[node]) for name, free in problem.free.items() if name not in self._without)
+        slots = 0 if SLOTS in self._without else int(problem.slots[node])
+        local = self._local_devices(kinds)
+        devices = -1 if local is None else int(local.class_of_node[node])
+        key = tuple(capacity.items()), free_here, slots, devices, tuple(self._separate_on(node))
+        if key not in self._patterns_of:
+            self._patterns_of[key] = self._new_patterns(node, capacity)
+        return self._patterns_of[key]
+
+    def _new_patterns(self, node: int, capacity: Mapping[int, int]) -> NDArray[np.int64] | None:
         problem, kinds = self._problem, list(capacity)
         if math.prod(capacity[kind] + 1 for kind in kinds[:-1]) > _MOST_PATTERNS:
             return None
@@ -471,8 +484,9 @@ class GangModel:
                 reach: [variable for kind in claim.kinds for variable in by_reach[kind].get(reach, ())]
                 for reach in {reach for kind in claim.kinds for reach in by_reach[kind]}
             }
-            holders = self._holders(claim, pods)
-            for reach, (most, number) in holders.items():
+            #: The devices of a claim that is shared, by its request and their group.
+            held: dict[int, dict[int, list[Any]]] = {}
+            for reach, (most, number) in self._holders(claim, pods).items():
                 ways = [self._model.new_int_var(0, most, "") for _ in claim.modes.get(reach, ())]
                 self._model.add(self._sum(ways) == number)
                 for way, uses in zip(ways, claim.modes.get(reach, ()), strict=True):
@@ -481,10 +495,11 @@ class GangModel:
                         self._model.add(self._sum(taken.values()) == use.count * way)
                         for group, variable in taken.items():
                             used[group].append(variable)
+                            held.setdefault(use.request, {}).setdefault(group, []).append(variable)
                             for name, amount in use.groups[group].items():
                                 capacity[group].setdefault(name, []).append((variable, amount))
-                            if claim.is_shared:
-                                self._keep_within(wide.groups[group].reaches, pods, variable)
+            if claim.is_shared:
+                self._keep_together(pods, held.values(), wide)
         counters: dict[Hashable, list[tuple[Any, int]]] = {}
         for number, devices in enumerate(wide.groups):
             if devices.capacity is None:
@@ -517,13 +532,22 @@ class GangModel:
             self._model.add(self._sum(variables) <= most * self._sum(chosen.values()))
         return {reach: (1, literal) for reach, literal in chosen.items()}
 
-    def _keep_within(self, reaches: Collection[int], pods: Mapping[int, list[Any]], used: Any) -> None:
-        """Place the pods that share a claim on nodes of some reaches if devices of a group are used for it."""
-        elsewhere = [variable for reach, variables in pods.items() if reach not in reaches for variable in variables]
-        if elsewhere:
-            is_used = self._model.new_bool_var("")
-            self._model.add(used == 0).only_enforce_if(is_used.negated())
-            self._model.add(self._sum(elsewhere) == 0).only_enforce_if(is_used)
+    def _keep_together(
+        self, pods: Mapping[int, list[Any]], held: Iterable[Mapping[int, list[Any]]], wide: WideDevices
+    ) -> None:
+        """Place the pods that share a claim on nodes that can access all of its devices."""
+        present = {reach: self._model.new_bool_var("") for reach in pods}
+        for reach, variables in pods.items():
+            self._model.add(self._sum(variables) == 0).only_enforce_if(present[reach].negated())
+        for of_request in held:
+            in_all = self._model.new_int_var(0, 10**6, "")
+            self._model.add(in_all == self._sum([each for taken in of_request.values() for each in taken]))
+            by_reach: dict[int, list[Any]] = {}
+            for group, taken in of_request.items():
+                for reach in wide.groups[group].reaches:
+                    by_reach.setdefault(reach, []).extend(taken)
+            for reach, literal in present.items():
+                self._model.add(self._sum(by_reach.get(reach, ())) == in_all).only_enforce_if(literal)
 
     def _limit(self, terms: Sequence[tuple[Any, int]], most: int) -> None:
         """Limit a sum of variables with amounts, which may be larger than the solver's numbers."""
