@@ -116,6 +116,10 @@ class PooledDevice:
                 return False
         return True
 
+    def share_matches(self, other: PooledDevice) -> None:
+        """Share the results of selectors with a device that has the same driver, attributes and capacity."""
+        self._matches = other._matches
+
     def _evaluate(self, expression: str, compiled: SelectorCache) -> bool | SelectorError:
         try:
             selector = compiled.compile(expression)
@@ -202,6 +206,12 @@ class PublishedSlice:
         except InvalidQuantity as error:
             self.invalid_reason = f"slice {self.name}: {error}"
 
+    def share_with(self, other: PublishedSlice) -> None:
+        """Share what is known about the devices of another slice of the driver, with equal content."""
+        self.content = other.content
+        for own, device in zip(self.devices, other.devices, strict=False):  # those of an invalid slice are left out
+            own.share_matches(device)
+
     @property
     def generation(self) -> int:
         """The generation of the pool that the slice belongs to."""
@@ -273,14 +283,17 @@ class PublishedSlices:
         if self.version == self._catalog.version:
             return
         before = self._by_name
-        contents: dict[bytes, bytes] = {}
+        #: The first slice with each content, by the driver.
+        firsts: dict[tuple[str, bytes], PublishedSlice] = {}
         self._by_name, self.node_local, self.multi_node, self.by_pool = {}, {}, [], {}
         self.shared_counters = {}
         for source in self._catalog:
             published = before.get(source.metadata.name)
             if published is None or published.source is not source:
                 published = PublishedSlice(source)
-            published.content = contents.setdefault(published.content, published.content)
+            first = firsts.setdefault((published.pool.driver, published.content), published)
+            if first is not published:
+                published.share_with(first)
             self._by_name[published.name] = published
             self.by_pool.setdefault(published.pool, []).append(published)
             if not self.partitionable_devices and self._needs_partitionable_devices(published):
