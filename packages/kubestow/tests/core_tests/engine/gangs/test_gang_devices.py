@@ -133,7 +133,7 @@ def test_partitions_of_a_device_exclude_each_other() -> None:
         for number in range(2)
     ]
     for row in range(2):
-        where = {"node": f"n{row}", "pool": f"p{row}", "of": 2}
+        where: dict[str, Any] = {"node": f"n{row}", "pool": f"p{row}", "of": 2}
         case.slices += [
             slice_of(name=f"c{row}", sharedCounters=counters, **where),
             slice_of(*parts, name=f"d{row}", **where),
