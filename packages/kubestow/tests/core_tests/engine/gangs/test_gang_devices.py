@@ -10,6 +10,7 @@ import pytest
 from core_tests.engine.gangs.clusters import gang_of
 from core_tests.engine.gangs.device_cases import NET, DeviceCase
 from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, Shortage
+from kubestow.plugins.gang_scheduling.gang_scheduling import PREFERRED_TOPOLOGY
 from kubestow.testing import node, pod
 from kubestow.testing.devices import DRIVER, claim, device, device_class, exactly, slice_of
 
@@ -198,3 +199,21 @@ def test_claims_are_free_again_after_a_search() -> None:
     assert GangSearch(scheduler.cache, profile).find(gang).is_placed
     assert GangSearch(scheduler.cache, profile).find(gang).is_placed
     assert not list(scheduler.cache.resource_claims.pending_allocations())
+
+
+def test_a_preferred_rack_is_passed_over_for_want_of_devices() -> None:
+    case = case_of(4)
+    case.slices = [slice_of("g0", "g1", node=f"n{row}") for row in range(4)]
+    for _ in range(3):
+        case.add_pod(exactly(2))
+    scheduler, profile, gang = gang_of(
+        case.nodes, case.pods, 3, objects=case.objects(), annotations={PREFERRED_TOPOLOGY: "rack"}
+    )
+
+    answer = GangSearch(scheduler.cache, profile).find(gang)
+
+    assert answer.is_placed
+    assert not answer.preference
+    [passed_over] = answer.passed_over
+    assert "not in one domain of rack: no placement exists: at most 2 pods of the 3" in passed_over.text
+    assert "devices of class gpu (driver gpu.example.com): 6 needed, 4 free" in passed_over.text
