@@ -189,7 +189,7 @@ class GangSearch:
         *preferred, required = gang.levels()
         for level in preferred:
             answer = self._find(level)
-            if answer.is_placed:
+            if answer.is_placed and (answer.assignments or not answer.pods):  # else there may be room at another level
                 answer.preference, answer.passed_over = level.topology_text, passed_over
                 return answer
             passed_over.append(PassedOver(level.topology_text, answer.certificates, answer.undecided))

@@ -249,7 +249,7 @@ def levels(random: Random) -> Case:
         cpus,
         zones,
         [pods],
-        [random.randint(1, len(pods) + len(existing))],
+        [random.randint(1, len(pods)) + len(existing)],  # a gang with enough pods already is at no level
         {},
         {},
         segment=required,
