@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -37,10 +37,10 @@ from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 from kubestow.engine.pipeline.static_handle import StaticHandle
 from kubestow.framework.profile import build_profile
-from kubestow.plugins.gang_scheduling.gang_scheduling import SEGMENT_SIZE, SEGMENT_TOPOLOGY
+from kubestow.plugins.gang_scheduling.gang_scheduling import PREFERRED_TOPOLOGY, SEGMENT_SIZE, SEGMENT_TOPOLOGY
 from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName
-from kubestow.testing import SchedulerHarness, builders, in_virtual_time
+from kubestow.testing import SchedulerHarness, builders, devices, in_virtual_time
 
 # -- explain -----------------------------------------------------------------------------------------------------------
 
@@ -154,6 +154,42 @@ def gangs(nodes: int = 5000, pods: int = 1000) -> Rows:
     yield "segments of 4", _searched(whole(lambda number: 8), in_segments, "", wanted)
     racks_of_3 = whole(lambda number: 8 if number % 16 < 3 else 0)
     yield "segments of 4, racks of 3", _searched(racks_of_3, in_segments, "", wanted)
+    preferred = {PREFERRED_TOPOLOGY: f"rack,{ZONE}"}
+    yield "a rack preferred to a zone", _searched(whole(lambda number: 8), in_segments, "", preferred)
+    yield from _gangs_with_devices(nodes, pods)
+
+
+def _gangs_with_devices(nodes: int, pods: int) -> Rows:
+    """Gangs whose pods have claims: of devices of their node, and a channel of their rack that all of them share.
+
+    The devices of the cluster are known before, as a running scheduler knows them.
+    """
+    names = [f"n{number}" for number in range(nodes)]
+    machines = [
+        builders.node(name, cpu="64", memory="512Gi", labels={"rack": f"rack-{number // 16}"})
+        for number, name in enumerate(names)
+    ]
+    gpus = [devices.device(f"gpu-{number}", attributes={"numa": number // 4}) for number in range(8)]
+    whole, half = devices.exactly(8), devices.exactly(4)
+    on_one_numa = [{"matchAttribute": f"{devices.DRIVER}/numa"}]
+
+    def slices(count: int) -> list[Any]:
+        return [devices.slice_of(*gpus, node=name) for name in names[:count]]
+
+    channels = [
+        devices.slice_of("channel", pool=f"rack-{number}", driver="net.example.com", nodeSelector=_in_rack(number))
+        for number in range(nodes // 16)
+    ]
+    shared = devices.claim("domain", devices.exactly(of="net"))
+    yield "devices: fits", _searched_with_devices(machines, slices(nodes), pods, whole)
+    too_few = slices(pods * 9 // 10)
+    yield "devices: one in ten too many", _searched_with_devices(machines, too_few, pods, whole)
+    halves = slices((pods - 1) // 2)
+    yield "devices: halves of NUMA nodes", _searched_with_devices(machines, halves, pods, half, on_one_numa)
+    yield (
+        "devices: a channel of a rack for 17",
+        _searched_with_devices(machines, [*slices(nodes), *channels], 17, whole, shared=shared),
+    )
 
 
 def gang_placements(nodes: int = 5000, gangs: int = 20, pods: int = 4, rack: int = 100) -> Rows:
@@ -225,20 +261,69 @@ def _searched(
         builders.pod(name, requests={"cpu": "1", _GPU: str(gpus)}, spec=member, **fields)
         for name, gpus, fields in roles
     ]
-    cluster = ClusterObjects(nodes=nodes, pods=pods, objects=[group])
+    return _answered(nodes, pods, [group])
+
+
+def _answered(nodes: list[Any], pods: list[Any], objects: list[Any]) -> dict[str, Any]:
+    """What the search for the gang of all pods takes and finds."""
+    cluster = ClusterObjects(nodes=nodes, pods=pods, objects=objects)
     scheduler = OfflineScheduler(cluster, SchedulerOptions(gates=config.FeatureGates(_GANG_GATES)))
     [profile] = scheduler.profiles.values()
-    gang = profile.gangs.gang_of(scheduler.cache.shapes.info(pods[0]))
+    first = scheduler.cache.shapes.info(pods[0])
+    gang = profile.gangs.gang_of(first)
     assert gang is not None
+    if pods[0].spec.resource_claims:
+        profile.evaluations.of(first).find_feasible(first)  # devices are known by then
     began = process_time()
     answer = GangSearch(scheduler.cache, profile).find(gang)
     seconds = process_time() - began
     found = answer.found_by or ("undecided" if answer.undecided else "no placement")
     figures: dict[str, Any] = {"s of CPU": seconds, "pods needed": answer.needed, "": found}
+    if answer.preference:
+        figures["preference"] = answer.preference
     if answer.is_impossible:
         figures["most pods"] = max(each.most for each in answer.certificates)
         figures["certificates"] = len(answer.certificates)
     return figures
+
+
+def _in_rack(number: int) -> dict[str, Any]:
+    expression = {"key": "rack", "operator": "In", "values": [f"rack-{number}"]}
+    return {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+
+
+def _searched_with_devices(
+    nodes: list[Any],
+    slices: list[Any],
+    count: int,
+    request: Any,
+    constraints: Sequence[Any] = (),
+    shared: Any = None,
+) -> dict[str, Any]:
+    """The search for pods with a claim each for a request, and one that they share."""
+    references: list[Any] = [{"name": "own", "resourceClaimTemplateName": "own"}]
+    claims: list[Any] = []
+    if shared is not None:
+        references.append({"name": "shared", "resourceClaimName": shared.metadata.name})
+        claims.append(shared)
+    pods = []
+    for number in range(count):
+        pods.append(
+            builders.pod(
+                f"w{number}",
+                requests={"cpu": "1"},
+                spec={"schedulingGroup": {"podGroupName": "train"}, "resourceClaims": references},
+                status={"resourceClaimStatuses": [{"name": "own", "resourceClaimName": f"own-{number}"}]},
+            )
+        )
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": f"w{number}", "uid": pods[-1].metadata.uid}
+        metadata = {"ownerReferences": [owner | {"controller": True}]}
+        claims.append(devices.claim(f"own-{number}", request, constraints=constraints, metadata=metadata))
+    classes = [
+        devices.device_class(name, f"device.driver == '{driver}'")
+        for name, driver in {"gpu": devices.DRIVER, "net": "net.example.com"}.items()
+    ]
+    return _answered(nodes, pods, [_pod_group("train", count, ""), *classes, *slices, *claims])
 
 
 # -- flow --------------------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """GangPlacementSearch: a gang is placed if any placement exists, or its pods say why none does.
 
 The scheduler places the pods of a gang one after the other, each on the node that is best for it, and misses placements
-that way. This plugin is called when that fails. It copies what a placement has to respect, and searches the copy beside
-the scheduler: by packing, then by a constraint model with a time limit
-(:class:`kubestow.engine.gangs.gang_search.PlacementSearch`). Every solution is verified by the engine on the cluster as
-it is by then, and the scheduler places the pods only if all plugins accept them on their nodes. What a search proves
+that way. This plugin is called when that fails, and at first for gangs with preferences. It copies what a placement has
+to respect, and searches the copy beside the scheduler: by packing, then by a constraint model with a time limit
+(:class:`kubestow.engine.gangs.gang_search.PreferenceSearch`). Every solution is verified by the engine on the cluster
+as it is by then, and the scheduler places the pods only if all plugins accept them on their nodes. What a search proves
 when it finds nothing, a certificate, is the message of the pods.
 
 Nothing waits for a search but its gang, which does not preempt meanwhile, and other searches, of which one runs at a
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.gangs.gang_search import PlacementSearch, Proposal, SearchOptions, certificates_text
+from kubestow.engine.gangs.gang_search import PreferenceSearch, Proposal, SearchOptions, certificates_text
 from kubestow.engine.gangs.verification import Verified, Verifier, assignments_of
 from kubestow.engine.placement.modelled_pods import why_not_modelled
 from kubestow.engine.placement.solvers import require_solvers
@@ -106,10 +106,9 @@ class GangPlacementSearch(GangPlacementPlugin):
         state = self._gangs.get(gang.name)
         if state is not None and state.found is not None:
             return self._hand_out(state, pods)
-        placements = profile.gangs.generate_placements(gang, pods, scheduler.cluster.all_nodes())
-        if isinstance(placements, Status):
-            return placements
-        search = PlacementSearch.of(scheduler.cluster, profile, gang, pods, placements, self._options)
+        search = PreferenceSearch.of(scheduler.cluster, profile, gang, pods, self._options)
+        if isinstance(search, Status):
+            return search
         digest = search.digest()
         if state is None:
             return self._begin(gang, search, _GangState(digest, 1), profile)
@@ -133,7 +132,7 @@ class GangPlacementSearch(GangPlacementPlugin):
         state.found, state.handed_out, state.is_outdated = None, frozenset(found), True
         return [(waiting[uid], node_name) for uid, node_name in found.items() if uid in waiting]
 
-    def _begin(self, gang: Gang, search: PlacementSearch, state: _GangState, profile: Profile) -> Status:
+    def _begin(self, gang: Gang, search: PreferenceSearch, state: _GangState, profile: Profile) -> Status:
         """Search for a gang from now on, or after the other searches."""
         if self._searches > _MOST_WAITING:
             if len(self._turned_away) < _MOST_GANGS:
@@ -161,7 +160,7 @@ class GangPlacementSearch(GangPlacementPlugin):
 
     # -- the search --------------------------------------------------------------------------------------------------
 
-    async def _search(self, gang: Gang, search: PlacementSearch, state: _GangState, profile: Profile) -> None:
+    async def _search(self, gang: Gang, search: PreferenceSearch, state: _GangState, profile: Profile) -> None:
         """Search until the engine accepts a placement or none is left; then have the gang tried again."""
         answer = _FAILED
         try:
@@ -178,7 +177,7 @@ class GangPlacementSearch(GangPlacementPlugin):
                 activated.append(self._turned_away.pop(next(iter(self._turned_away))))
             self.handle.activate([pod for each in activated for pod in each.members.pods.values()])
 
-    async def _find(self, gang: Gang, search: PlacementSearch, state: _GangState, profile: Profile) -> Status:
+    async def _find(self, gang: Gang, search: PreferenceSearch, state: _GangState, profile: Profile) -> Status:
         """Search for nodes; the answer if none are found."""
         if state.is_outdated:  # while other searches ran
             state.round = 0
@@ -197,7 +196,7 @@ class GangPlacementSearch(GangPlacementPlugin):
             return Status.unschedulable(f"not known whether a placement exists: {search.undecided}")
         return Status.unschedulable(certificates_text(search.certificates))
 
-    def _verify(self, gang: Gang, search: PlacementSearch, proposal: Proposal, verifier: Verifier) -> Verified | None:
+    def _verify(self, gang: Gang, search: PreferenceSearch, proposal: Proposal, verifier: Verifier) -> Verified | None:
         """Whether the engine accepts a solution on the cluster as it is now; None if pods or nodes of it are gone."""
         rows, members = self.handle.cluster.nodes.rows, gang.members
         waiting = members.ready.keys() - members.placed

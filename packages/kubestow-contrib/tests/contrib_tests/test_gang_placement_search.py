@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 
 from contrib_tests.gang_scenarios import bound, group, message, workers
+from core_tests.engine.gangs.device_cases import DeviceCase
 from kubestow.api.meta import convert
 from kubestow.testing import SchedulerHarness, in_virtual_time, node, pod
+from kubestow.testing.devices import exactly, slice_of
 from kubestow_contrib.gang_placement_search import GangPlacementSearch
 from kubestow_contrib.volcano.pod_groups import GROUP_ANNOTATION, TASK_ANNOTATION, VOLCANO, PodGroup
 
@@ -36,9 +39,11 @@ class SlowComputing:
         self.running -= 1
 
 
-def run(scenario: Any, *objects: Any, computing: SlowComputing | None = None, **args: Any) -> None:
-    """Run a scenario with the plugin."""
-    enabled = [{"name": "GangScheduling"}, {"name": "GangPlacementSearch"}]
+def run(
+    scenario: Any, *objects: Any, computing: SlowComputing | None = None, has_search: bool = True, **args: Any
+) -> None:
+    """Run a scenario with the plugin, or without it."""
+    enabled = [{"name": "GangScheduling"}, {"name": "GangPlacementSearch"}][: 1 + has_search]
     profile = {
         "plugins": {"multiPoint": {"enabled": enabled}},
         "pluginConfig": [{"name": "GangPlacementSearch", "args": args}],
@@ -177,6 +182,129 @@ def test_a_gang_in_segments_is_placed_in_whole_segments_or_waits() -> None:
         assert len(placed) == 4
 
     run(scenario, *nodes, group("train", 4, **segments))
+
+
+# -- preferences -----------------------------------------------------------------------------------------------------
+
+RACKS = [
+    *(node(f"x{number}", cpu="2", labels={"rack": "x", "zone": "z"}) for number in range(2)),
+    *(node(f"y{number}", cpu="3", labels={"rack": "y", "zone": "z"}) for number in range(2)),
+]
+PREFERENCE = {"kubestow.dev/preferred-topology": "rack, zone"}
+SEGMENTS = {"kubestow.dev/segment-size": "2", "kubestow.dev/segment-preferred-topology": "kubernetes.io/hostname,rack"}
+
+
+@pytest.mark.parametrize("has_search", [True, False])
+def test_a_gang_is_placed_in_one_domain_of_the_best_level_at_which_it_fits(has_search: bool) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in [*workers("small", "1", "1", "1", "1"), *workers("large", "1", "1", "1", "1")]:
+            harness.cluster.put(each)
+        await harness.settle()
+        assert len(bound(harness, "small")) == len(bound(harness, "large")) == 4
+        racks = ["".join({name[0] for name in bound(harness, of).values()}) for of in ("small", "large")]
+        assert sorted(racks) == ["x", "y"]
+        for each in workers("rest", "1", "1"):
+            harness.cluster.put(each)
+        await harness.settle()
+        assert set(bound(harness, "rest").values()) <= {"y0", "y1"}
+        for each in workers("wide", "1"):
+            harness.cluster.put(each)
+        harness.cluster.put(node("far", cpu="1", labels={"rack": "f", "zone": "z"}))
+        await harness.settle()
+        assert bound(harness, "wide") == {"wide-0": "far"}
+
+    groups = [
+        group(name, count, **PREFERENCE) for name, count in {"small": 4, "large": 4, "rest": 2, "wide": 1}.items()
+    ]
+    run(scenario, *RACKS, *groups, has_search=has_search)
+
+
+def test_a_gang_that_fits_in_no_preferred_domain_is_placed_in_wider_ones() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in workers("train", *["1"] * 8):
+            harness.cluster.put(each)
+        await harness.settle()
+        assert len(bound(harness, "train")) == 8
+
+    run(scenario, *RACKS, group("train", 8, **PREFERENCE))
+
+
+def test_a_preferred_domain_is_found_that_pod_after_pod_does_not_fill() -> None:
+    """The nodes of the rack are those of TRAIN; in the emptier zone there is room for any order."""
+    in_rack = [node("n4", cpu="4", labels={"rack": "r"}), node("n6", cpu="6", labels={"rack": "r"})]
+    elsewhere = [node(f"m{number}", cpu="9", labels={"rack": f"m{number}"}) for number in range(2)]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in TRAIN:
+            harness.cluster.put(each)
+        await harness.settle()
+        assert set(bound(harness, "train").values()) == {"n4", "n6"}
+
+    run(scenario, *in_rack, *elsewhere, group("train", 4, **PREFERENCE))
+
+
+def test_segments_are_in_preferred_domains_where_they_fit() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in workers("train", "1", "1", "1", "1"):
+            harness.cluster.put(each)
+        await harness.settle()
+        counts = Counter(bound(harness, "train").values())
+        assert counts.total() == 4
+        assert all(count == 2 for count in counts.values())
+
+    nodes = [node(f"x{number}", cpu="2", labels={"rack": "x"}) for number in range(3)]
+    run(scenario, *nodes, group("train", 4, **SEGMENTS))
+
+
+def test_segments_that_fit_in_no_preferred_domain_are_in_any() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in workers("train", "1", "1"):
+            harness.cluster.put(each)
+        await harness.settle()
+        assert len(bound(harness, "train")) == 2
+
+    nodes = [node("a", cpu="1", labels={"rack": "a"}), node("b", cpu="1", labels={"rack": "b"})]
+    run(scenario, *nodes, group("train", 2, **SEGMENTS))
+
+
+# -- devices ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_gang_is_placed_whose_devices_pod_after_pod_leaves_in_parts() -> None:
+    """The node with more CPU attracts each pod, in both orders, until the devices of neither suffice for the last."""
+    case = DeviceCase([node("n4", cpu="10"), node("n6", cpu="100")])
+    case.slices = [slice_of(*(f"g{number}" for number in range(count)), node=f"n{count}") for count in (4, 6)]
+    for count in (2, 2, 3, 3):
+        case.add_pod(exactly(count))
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in case.pods:
+            harness.cluster.put(each)
+        await harness.settle()
+        assert bound(harness, "w") == {}
+        placed = {each.metadata.name: harness.node_of(each.metadata.name) for each in case.pods}
+        assert placed == {"w0": "n4", "w1": "n4", "w2": "n6", "w3": "n6"}
+        held = [harness.cluster.claim(f"w{number}-own").status.allocation for number in range(4)]
+        assert [len(each.devices.results) for each in held if each is not None] == [2, 2, 3, 3]
+
+    run(scenario, *case.nodes, *case.objects(), group("train", 4))
+
+
+def test_the_certificate_names_the_devices() -> None:
+    case = DeviceCase([node(f"n{number}", cpu="9") for number in range(2)])
+    case.slices = [slice_of("g0", "g1", "g2", node=f"n{number}") for number in range(2)]
+    for _ in range(3):
+        case.add_pod(exactly(2))
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in case.pods:
+            harness.cluster.put(each)
+        await harness.settle()
+        text = message(harness, "w0")
+        assert "no placement exists: at most 2 pods of the 3 that are needed can be placed" in text
+        assert "devices of class gpu (driver gpu.example.com): 6 needed, and 6 free on nodes that pass" in text
+
+    run(scenario, *case.nodes, *case.objects(), group("train", 3))
 
 
 def test_enough_pods_of_each_task_of_a_volcano_job_are_placed() -> None:

@@ -209,7 +209,7 @@ class _Planner:
         problem = formulate_gang(emptied.cache, profile, self._gang, waiting, list(movable.values()))
         moving = frozenset(number for number, kind in enumerate(problem.kinds) if kind.group == OTHERS)
         own = frozenset(range(len(problem.kinds))) - moving
-        placements = profile.gangs.generate_placements(self._gang, waiting, emptied.cache.all_nodes()) if own else None
+        placements = profile.gangs.generate_placements(self._gang, waiting, emptied.cache) if own else None
         if isinstance(placements, Status):
             return replace(self._none, problem=placements.message)
         if placements is not None:

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from core_tests.engine.gangs.clusters import pod_group
+from core_tests.engine.gangs.device_cases import NET, DeviceCase
+from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
@@ -22,6 +25,7 @@ from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, Schedul
 from kubestow.engine.placement.engine_placement import EnginePlacement
 from kubestow.errors import InputError
 from kubestow.testing import node, pod
+from kubestow.testing.devices import claim, exactly, slice_of
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.what_if.defragmentation import DomainsToFree, plan_defragmentation
 
@@ -41,7 +45,8 @@ def plan(
     nodes: Sequence[Node], pods: Sequence[Pod], wanted: Arrivals, *objects: Any, most: int = 20
 ) -> DefragmentationPlan:
     cluster = ClusterObjects(nodes=list(nodes), pods=list(pods), objects=list(objects))
-    return plan_defragmentation(cluster, wanted, max_moves=most)
+    gates = config.FeatureGates({"GenericWorkload": True, "GangScheduling": True})
+    return plan_defragmentation(cluster, wanted, SchedulerOptions(gates=gates), max_moves=most)
 
 
 def test_a_gang_gets_a_whole_node_after_one_move() -> None:
@@ -85,6 +90,30 @@ def test_pods_move_in_the_order_in_which_the_scheduler_leaves_room_for_all() -> 
 
     assert (found.freed, len(found.moves)) == (FreedDomains(RACK, 2, ("y", "z")), 2)
     assert {move.pod: move.target for move in found.moves} == {"default/w0": "x1", "default/w1": "x0"}
+
+
+def test_a_gang_with_claims_gets_the_node_that_has_its_devices() -> None:
+    """Only a has two devices; what keeps the gang from it has none, and moves."""
+    nodes = [node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="2")]
+    case = DeviceCase(nodes, slices=[slice_of("g0", "g1", node="a"), slice_of("g0", node="b")])
+    for _ in range(2):
+        case.add_pod(exactly(), shared=["domain"], cpu="2")
+    case.claims.append(claim("domain", exactly(of="net")))
+    case.slices.append(slice_of("channel", driver=NET, pool="rack", nodeSelector=named("a", "c")))
+    wanted = Arrivals([Arrival(each, 0.0, None, {}) for each in case.pods])
+
+    found = plan(nodes, [web("x0", "a", "1")], wanted, pod_group("train", 2), *case.objects())
+
+    assert [(move.pod, move.source) for move in found.moves] == [("default/x0", "a")]
+    assert dict(found.assignments) == {"default/w0": "a", "default/w1": "a"}
+    full = [web("x0", "a", "3"), web("x1", "b", "4")]
+    assert not plan(nodes, full, wanted, pod_group("train", 2), *case.objects()).exists
+
+
+def named(*names: str) -> dict[str, Any]:
+    """A node selector for nodes by name."""
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(names)}
+    return {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
 
 
 def test_a_gang_that_fits_needs_no_moves() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from kubestow.api.core import PodResourceClaim, PodResourceClaimStatus
 from kubestow.api.custom import CustomObject
 from kubestow.api.meta import APIObject, ObjectMeta
 
@@ -74,15 +75,20 @@ class _GroupSpec(APIObject, frozen=True):
 
 
 class PodGroupSpec(_GroupSpec, frozen=True):
-    """``spec`` of a PodGroup."""
+    """``spec`` of a PodGroup; pods whose entry equals one of ``resource_claims`` share that claim of the group."""
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    resource_claims: list[PodResourceClaim] = []
 
 
 class PodGroupStatus(APIObject, frozen=True):
-    """``status`` of a PodGroup; the scheduler sets one of its conditions."""
+    """``status`` of a PodGroup; the scheduler sets one of its conditions.
+
+    The claims that were generated from templates are in ``resource_claim_statuses``.
+    """
 
     conditions: list[Condition] = []
+    resource_claim_statuses: list[PodResourceClaimStatus] = []
 
 
 class PodGroup(APIObject, frozen=True):

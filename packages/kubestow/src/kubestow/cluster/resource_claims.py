@@ -1,14 +1,17 @@
 """Allocated devices: the allocations of resource claims, observed or ahead of the API server (semantics 8.16).
 
 An allocation is *pending* from Reserve until it is written, or until its pod is unreserved; neither the devices nor the
-claim are available to other pods meanwhile. A claim that has been *written* is known in that state until the watch
-confirms it. The tracker subscribes to the claims of the cluster; an event costs as much as the devices of its claim.
+claim are available to other pods meanwhile, except that the pods of a group share the allocation. A claim that has been
+*written* is known in that state until the watch confirms it. The tracker subscribes to the claims of the cluster; an
+event costs as much as the devices of its claim.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kubestow.api.formats.quantity import nanos
@@ -118,12 +121,21 @@ class AllocatedDevices:
             consumed[name] += sign * nanos(quantity)
 
 
+@dataclass(slots=True)
+class _Pending:
+    """A claim with the allocation that is about to be written, by how many pods, and the groups that share it."""
+
+    claim: ResourceClaim
+    groups: AbstractSet[Hashable]
+    shares: int = 1
+
+
 class ResourceClaimTracker:
     """The resource claims of a cluster and the devices allocated to them."""
 
     def __init__(self, catalog: Catalog[ResourceClaim]) -> None:
         self._catalog = catalog
-        self._pending: dict[str, ResourceClaim] = {}
+        self._pending: dict[str, _Pending] = {}
         self._written: dict[str, ResourceClaim] = {}
         #: The uids of the claims deleted last: the response to an earlier write may arrive after the watch event.
         self._deleted: BoundedCache[str, bool] = BoundedCache(_KEPT_DELETIONS)
@@ -147,6 +159,15 @@ class ResourceClaimTracker:
         """Whether an allocation of a claim is about to be written."""
         return uid in self._pending
 
+    def shared_allocation(self, uid: str, groups: AbstractSet[Hashable]) -> ResourceClaim | None:
+        """A claim with its pending allocation, if pods of one of these groups share that."""
+        pending = self._pending.get(uid)
+        return None if pending is None or pending.groups.isdisjoint(groups) else pending.claim
+
+    def pending_allocations(self) -> Iterator[ResourceClaim]:
+        """The claims with an allocation that is about to be written, in which they have it."""
+        return (pending.claim for pending in self._pending.values())
+
     def extended_resource_claim(self, pod_uid: str) -> ResourceClaim | None:
         """The claim created for the extended resources of a pod, in this attempt or an earlier one."""
         key = self._extended.get(pod_uid)
@@ -154,16 +175,25 @@ class ResourceClaimTracker:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def signal_pending_allocation(self, claim: ResourceClaim) -> None:
-        """Count a claim with the allocation that is about to be written for a placed pod."""
-        self._pending[claim.metadata.uid] = claim
+    def signal_pending_allocation(self, claim: ResourceClaim, groups: AbstractSet[Hashable] = frozenset()) -> None:
+        """Count a claim with the allocation that is about to be written for a placed pod, which is in some groups."""
+        self._pending[claim.metadata.uid] = _Pending(claim, groups)
         self._count(claim.metadata.uid)
 
+    def share_pending_allocation(self, uid: str) -> None:
+        """Keep a pending allocation for one more pod."""
+        self._pending[uid].shares += 1
+
     def remove_pending_allocation(self, uid: str) -> bool:
-        """Stop counting a pending allocation, written or not; whether there was one."""
-        pending = self._pending.pop(uid, None)
-        self._count(uid)
-        return pending is not None
+        """Stop counting a pending allocation, written or not, for one pod; whether there was one."""
+        pending = self._pending.get(uid)
+        if pending is None:
+            return False
+        pending.shares -= 1
+        if not pending.shares:
+            del self._pending[uid]
+            self._count(uid)
+        return True
 
     def assume_after_api_call(self, claim: ResourceClaim) -> None:
         """Record the state of a claim that the API server returned for a write, unless it has been deleted since."""
@@ -213,7 +243,8 @@ class ResourceClaimTracker:
 
     def _count(self, uid: str) -> None:
         """Count the current allocation of a claim instead of the one counted so far."""
-        assumed = self._pending.get(uid) or self._written.get(uid)
+        pending = self._pending.get(uid)
+        assumed = self._written.get(uid) if pending is None else pending.claim
         now = self._observed.get(uid) if assumed is None else assumed.status.allocation
         before = self._counted.get(uid)
         if before is now:

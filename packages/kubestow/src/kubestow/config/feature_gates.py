@@ -139,7 +139,6 @@ NOT_IMPLEMENTED = frozenset(
         "DRAListTypeAttributes",
         "DRANodeAllocatableResources",
         "DRAOptionalNodeOperations",
-        "DRAWorkloadResourceClaims",
         "InPlacePodVerticalScalingSchedulerPreemption",
         "NativeHistograms",
         "OpportunisticBatching",

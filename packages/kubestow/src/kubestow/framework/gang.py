@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -62,6 +62,16 @@ class Segments:
 
 
 @dataclass(frozen=True, slots=True)
+class Preference:
+    """Terms beside those that a gang requires: all its pods are in one domain of the label ``level`` (anywhere if that
+    is empty), and in these ``segments``.
+    """
+
+    level: str
+    segments: Segments | None
+
+
+@dataclass(frozen=True, slots=True)
 class Role:
     """Some members of a gang (``uids``), at least ``min_count`` of which must have nodes."""
 
@@ -82,6 +92,9 @@ class Gang:
     segments counts.
 
     A composite gang has ``children``, of which at least ``min_groups`` must be schedulable; its members are theirs.
+
+    The ``preferences`` are terms that the gang is placed by if it fits so, the best first. ``level`` is the label that
+    all its pods are in one domain of, while such a preference is tried.
     """
 
     name: Hashable
@@ -94,6 +107,35 @@ class Gang:
     min_groups: int = 0
     roles: tuple[Role, ...] = ()
     segments: Segments | None = None
+    preferences: tuple[Preference, ...] = ()
+    level: str = ""
+
+    def levels(self) -> list[Gang]:
+        """This gang with the terms of each of its preferences, the best first, and at last with those it requires.
+
+        The groups of a tree go on to lesser preferences together.
+        """
+        own = [(each.level, each.segments) for each in self.preferences] + [(self.level, self.segments)]
+        of_children = [child.levels() for child in self.children]
+        found = []
+        for number in range(max(len(own), *(len(levels) for levels in of_children)) if of_children else len(own)):
+            level, segments = own[min(number, len(own) - 1)]
+            children = tuple(levels[min(number, len(levels) - 1)] for levels in of_children)
+            found.append(replace(self, level=level, segments=segments, preferences=(), children=children))
+        return found
+
+    @property
+    def has_preferences(self) -> bool:
+        """Whether the gang, or one below it, prefers terms beside those that it requires."""
+        return bool(self.preferences) or any(child.has_preferences for child in self.children)
+
+    @property
+    def topology_text(self) -> str:
+        """The terms of topology that are not those of a plugin, in words; empty without any."""
+        own = [f"one domain of {self.level}"] if self.level else []
+        if self.segments is not None:
+            own.append(f"segments of {self.segments.size} in domains of {self.segments.key}")
+        return " and ".join(dict.fromkeys([*own, *(c.topology_text for c in self.children if c.topology_text)]))
 
     def leaves(self) -> Iterator[Gang]:
         """The gangs without children at the end of all branches, this one if it has none."""
@@ -224,6 +266,17 @@ class Placement:
 
     name: str
     nodes: Nodes
+
+
+def placements_by_label(nodes: Nodes, key: str, only: str | None = None) -> list[Placement]:
+    """A placement for each value of a node label, sorted by value; for one value only if that is given."""
+    ids, values = nodes.label(key), nodes.label_values(key)
+    positions = np.argsort(ids, kind="stable")
+    numbers, starts = np.unique(ids[positions], return_index=True)
+    domains = zip(numbers.tolist(), np.split(positions, starts[1:]), strict=True)
+    present = {value: of_value for number, of_value in domains if (value := values[number]) is not None}
+    chosen = sorted(present) if only is None else [only] if only in present else []
+    return [Placement(value, nodes.select(present[value])) for value in chosen]
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,7 @@ class Shadow:
             return ""
         if not observed.node:
             return "the pods of a group are rejected, and preempt, together"
-        if profile.gangs.generate_placements(gang, [pod], self.cache.cluster.all_nodes()) is not None:
+        if profile.gangs.generate_placements(gang, [pod], self.cache.cluster) is not None:
             return "its group is placed in one topology domain, which is chosen for all of its pods"
         return ""
 

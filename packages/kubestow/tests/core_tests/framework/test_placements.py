@@ -57,7 +57,7 @@ def placed_pod(name: str, *rows: int) -> Placement:
 
 def generated(monkeypatch: pytest.MonkeyPatch, returned: Any) -> Sequence[Placement] | Status | None:
     monkeypatch.setattr(Halves, "returned", returned)
-    return RUNTIME.generate_placements(GANG, [], WORLD.cluster.all_nodes())
+    return RUNTIME.generate_placements(GANG, [], WORLD.cluster)
 
 
 def best(monkeypatch: pytest.MonkeyPatch, *, normalizes: Any = None, **scores: Any) -> int:

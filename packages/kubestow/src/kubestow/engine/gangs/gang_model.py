@@ -12,7 +12,7 @@ Searches are limited by the solver's deterministic time, so results do not depen
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations, product
@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.columns import MISSING
+from kubestow.engine.gangs.gang_devices import LocalDevices, WideClaim, WideDevices
 from kubestow.engine.gangs.gang_problem import (
     AFFINITY,
     ANTI_AFFINITY,
-    GROUP_TOPOLOGY,
+    DEVICES,
     PORTS,
     SEGMENTS,
     SLOTS,
@@ -133,6 +134,8 @@ class GangModel:
         self._problem, self._without, self._seed = problem, frozenset(without), seed
         self._cp = solvers.cp_model()
         self._model = self._cp.CpModel()
+        #: The combinations of pods on nodes, by what these are determined by.
+        self._patterns_of: dict[Hashable, NDArray[np.int64] | None] = {}
         self._cells = self._merged(within) if merges_nodes else self._single(within)
         #: The variables by kind and cell, and those of the patterns of a cell.
         self._placed: list[dict[int, Any]] = [{} for _ in problem.kinds]
@@ -162,9 +165,11 @@ class GangModel:
         if SEGMENTS not in self._without:
             for rule in problem.segments:
                 self._place_in_segments(rule)
-        if GROUP_TOPOLOGY not in self._without:
-            for confinement in problem.confinements:
+        for confinement in problem.confinements:
+            if confinement.family not in self._without:
                 self._confine(confinement)
+        if problem.devices is not None and problem.devices.wide is not None and DEVICES not in self._without:
+            self._share_devices(problem.devices.wide)
         self._model.add_bool_or([self._met(quota)])
 
     # -- cells ---------------------------------------------------------------------------------------------------------
@@ -198,7 +203,13 @@ class GangModel:
         for spread in problem.spreads:
             columns += [spread.domains.of_node[taking], spread.included[taking]]
         columns += [rule.domains.of_node[taking] for rule in problem.segments]
-        columns += [confinement.class_of_node[taking] for confinement in problem.confinements]
+        columns += [
+            confinement.class_of_node[taking]
+            for confinement in problem.confinements
+            if confinement.family not in self._without
+        ]
+        if problem.devices is not None and DEVICES not in self._without:
+            columns += [of_node[taking] for of_node in problem.devices.classes_of_nodes]
         _, cell_of_node = np.unique(np.array(columns, np.int64), axis=1, return_inverse=True)
         cells: list[_Cell] = []
         for number in range(int(cell_of_node.max(initial=-1)) + 1):
@@ -221,6 +232,17 @@ class GangModel:
 
         None if there are too many.
         """
+        problem, kinds = self._problem, list(capacity)
+        free_here = tuple(int(free[node]) for name, free in problem.free.items() if name not in self._without)
+        slots = 0 if SLOTS in self._without else int(problem.slots[node])
+        local = self._local_devices(kinds)
+        devices = -1 if local is None else int(local.class_of_node[node])
+        key = tuple(capacity.items()), free_here, slots, devices, tuple(self._separate_on(node))
+        if key not in self._patterns_of:
+            self._patterns_of[key] = self._new_patterns(node, capacity)
+        return self._patterns_of[key]
+
+    def _new_patterns(self, node: int, capacity: Mapping[int, int]) -> NDArray[np.int64] | None:
         problem, kinds = self._problem, list(capacity)
         if math.prod(capacity[kind] + 1 for kind in kinds[:-1]) > _MOST_PATTERNS:
             return None
@@ -251,11 +273,27 @@ class GangModel:
                         copy[both, position] = 0
                     found = np.concatenate(without)
         found = np.unique(found, axis=0)
+        local = self._local_devices(kinds)
+        if local is not None:
+            most = np.tile(np.array([capacity[kind] for kind in kinds], np.int64), (len(local.on(node)), 1))
+            for position, kind in enumerate(kinds):
+                if kind in local.kinds:
+                    most[:, position] = np.minimum(most[:, position], local.on(node)[:, local.kinds.index(kind)])
+            if len(found) * len(most) > _MOST_PATTERNS**2:
+                return None
+            found = np.unique(np.minimum(found[:, None, :], most[None, :, :]).reshape(-1, len(kinds)), axis=0)
         if len(found) > _MOST_PATTERNS:
             return None
         exceeded_by = (found[None, :, :] >= found[:, None, :]).all(axis=2).sum(axis=1)
         largest: NDArray[np.int64] = found[exceeded_by == 1]  # by itself alone
         return largest
+
+    def _local_devices(self, kinds: Collection[int]) -> LocalDevices | None:
+        """The devices of single nodes, if several of some kinds compete; None if the capacities of kinds say it all."""
+        devices = self._problem.devices
+        if devices is None or devices.local is None or DEVICES in self._without:
+            return None
+        return devices.local if len(devices.local.competing.intersection(kinds)) > 1 else None
 
     def _separate_on(self, node: int) -> Iterator[tuple[int, int]]:
         """The pairs of kinds that cannot be on a node together, of a kind with itself if it has one pod at most."""
@@ -377,6 +415,14 @@ class GangModel:
         for one, other in self._conflicts:
             if one in here and other in here and one != other:
                 self._model.add(here[one] + here[other] <= 1)
+        local = self._local_devices(cell.capacity)
+        if local is not None:
+            patterns = local.on(cell.first)
+            chosen = [self._model.new_bool_var("") for _ in patterns]
+            self._model.add_at_most_one(chosen)
+            for kind, most in zip(local.kinds, patterns.T.tolist(), strict=True):
+                if kind in here:
+                    self._model.add(here[kind] <= self._cp.LinearExpr.weighted_sum(chosen, most))
 
     def _constrain_by_patterns(self, number: int, cell: _Cell, patterns: NDArray[np.int64]) -> None:
         variables = self._patterns[number] = [self._model.new_int_var(0, len(cell.nodes), "") for _ in patterns]
@@ -448,6 +494,90 @@ class GangModel:
             for number, variable in self._placed[kind].items():
                 containing = np.flatnonzero(confinement.choices[:, self._cells[number].first]).tolist()
                 self._model.add(variable <= most * self._sum([chosen[choice] for choice in containing]))
+
+    def _share_devices(self, wide: WideDevices) -> None:
+        """Give the pods of wide claims devices, by the group; those that have a claim together get them once."""
+        used: list[list[Any]] = [[] for _ in wide.groups]
+        capacity: list[dict[str, list[tuple[Any, int]]]] = [{} for _ in wide.groups]
+        by_reach = [self._by_reach(kind, wide) for kind in range(len(self._placed))]
+        for claim in wide.claims:
+            pods = {
+                reach: [variable for kind in claim.kinds for variable in by_reach[kind].get(reach, ())]
+                for reach in {reach for kind in claim.kinds for reach in by_reach[kind]}
+            }
+            #: The devices of a claim that is shared, by its request and their group.
+            held: dict[int, dict[int, list[Any]]] = {}
+            for reach, (most, number) in self._holders(claim, pods).items():
+                ways = [self._model.new_int_var(0, most, "") for _ in claim.modes.get(reach, ())]
+                self._model.add(self._sum(ways) == number)
+                for way, uses in zip(ways, claim.modes.get(reach, ()), strict=True):
+                    for use in uses:
+                        taken = {group: self._model.new_int_var(0, most * use.count, "") for group in use.groups}
+                        self._model.add(self._sum(taken.values()) == use.count * way)
+                        for group, variable in taken.items():
+                            used[group].append(variable)
+                            held.setdefault(use.request, {}).setdefault(group, []).append(variable)
+                            for name, amount in use.groups[group].items():
+                                capacity[group].setdefault(name, []).append((variable, amount))
+            if claim.is_shared:
+                self._keep_together(pods, held.values(), wide)
+        counters: dict[Hashable, list[tuple[Any, int]]] = {}
+        for number, devices in enumerate(wide.groups):
+            if devices.capacity is None:
+                self._model.add(self._sum(used[number]) <= devices.count)
+            for name, total in (devices.capacity or {}).items():
+                self._limit(capacity[number].get(name, []), total)
+            for counter, amount in devices.counters.items():
+                counters.setdefault(counter, []).extend((variable, amount) for variable in used[number])
+        for counter, terms in counters.items():
+            self._limit(terms, wide.counters[counter])
+
+    def _by_reach(self, kind: int, wide: WideDevices) -> dict[int, list[Any]]:
+        """The variables of a kind by the reach of their nodes."""
+        found: dict[int, list[Any]] = {}
+        for number, variable in self._placed[kind].items():
+            found.setdefault(int(wide.reach_of_node[self._cells[number].first]), []).append(variable)
+        return found
+
+    def _holders(self, claim: WideClaim, pods: Mapping[int, list[Any]]) -> dict[int, tuple[int, Any]]:
+        """How many claims are allocated for nodes of each reach, at most and in the solution: one for each pod.
+
+        A claim that pods share is allocated for one of the reaches, if any pod is placed.
+        """
+        most = sum(len(self._problem.kinds[kind].pods) for kind in claim.kinds)
+        if not claim.is_shared:
+            return {reach: (most, self._sum(variables)) for reach, variables in pods.items()}
+        chosen = {reach: self._model.new_bool_var("") for reach in pods}
+        self._model.add_at_most_one(chosen.values())
+        for variables in pods.values():
+            self._model.add(self._sum(variables) <= most * self._sum(chosen.values()))
+        return {reach: (1, literal) for reach, literal in chosen.items()}
+
+    def _keep_together(
+        self, pods: Mapping[int, list[Any]], held: Iterable[Mapping[int, list[Any]]], wide: WideDevices
+    ) -> None:
+        """Place the pods that share a claim on nodes that can access all of its devices."""
+        present = {reach: self._model.new_bool_var("") for reach in pods}
+        for reach, variables in pods.items():
+            self._model.add(self._sum(variables) == 0).only_enforce_if(present[reach].negated())
+        for of_request in held:
+            in_all = self._model.new_int_var(0, 10**6, "")
+            self._model.add(in_all == self._sum([each for taken in of_request.values() for each in taken]))
+            by_reach: dict[int, list[Any]] = {}
+            for group, taken in of_request.items():
+                for reach in wide.groups[group].reaches:
+                    by_reach.setdefault(reach, []).extend(taken)
+            for reach, literal in present.items():
+                self._model.add(self._sum(by_reach.get(reach, ())) == in_all).only_enforce_if(literal)
+
+    def _limit(self, terms: Sequence[tuple[Any, int]], most: int) -> None:
+        """Limit a sum of variables with amounts, which may be larger than the solver's numbers."""
+        amounts = [amount for _, amount in terms if amount > 0]
+        if not amounts:
+            return
+        unit = math.gcd(*amounts)
+        weights = [amount // unit for _, amount in terms]
+        self._model.add(self._cp.LinearExpr.weighted_sum([each for each, _ in terms], weights) <= max(0, most) // unit)
 
     def _met(self, quota: Quota) -> Any:
         """A literal that implies that a quota is met; without it nothing of the quota is placed."""

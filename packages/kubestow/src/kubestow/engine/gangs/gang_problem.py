@@ -1,7 +1,8 @@
 """What a placement of a gang has to respect, as arrays: a relaxation of what the scheduler's filters say.
 
 The pods of a gang are in kinds that no filter tells apart. Filters that look at a node alone are masks; requests, pod
-slots and host ports are amounts; between pods of the gang there are anti-affinity, affinity and hard spreading. Every
+slots and host ports are amounts; devices are in :mod:`.gang_devices`; between pods of the gang there are anti-affinity,
+affinity and hard spreading. Every
 constraint here is necessary: the engine accepts no placement that violates one, in whatever order the pods are placed.
 What is not here (filters of other projects, the order of placements) the engine finds when it verifies a solution.
 
@@ -11,7 +12,7 @@ A problem is a copy: it stays as it is when the cluster changes, so it can be se
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 
@@ -23,10 +24,14 @@ from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.topology.domains import DomainSums
+from kubestow.engine.gangs.device_formulation import ClaimsOfPods, find_devices
+from kubestow.engine.gangs.gang_devices import GangDevices
 from kubestow.engine.placement.modelled_pods import filter_plugin, passes_without_pods
 from kubestow.framework.gang import Gang
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status
+from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResourcesWithoutScore
+from kubestow.plugins.dynamic_resources.filtering import ClaimLookup
 from kubestow.plugins.inter_pod_affinity import ANTI_AFFINITY as REPELLED
 from kubestow.plugins.inter_pod_affinity import EXISTING_ANTI_AFFINITY as REPELLED_BY_EXISTING
 from kubestow.plugins.inter_pod_affinity import InterPodAffinity
@@ -47,6 +52,8 @@ SLOTS, PORTS, ANTI_AFFINITY, AFFINITY, SPREADING = (
     "pod affinity",
     "topology spread",
 )
+#: The family of what claims ask for; its name in words is that of the device classes.
+DEVICES = "devices"
 #: The families of what a gang asks for itself.
 SEGMENTS, GROUP_TOPOLOGY = "segments of pods per domain", "topology of a group in the composite group"
 
@@ -166,11 +173,14 @@ class Confinement:
 
     kinds: frozenset[int]
     choices: Mask
+    family: str = GROUP_TOPOLOGY
 
     @cached_property
     def class_of_node(self) -> NDArray[np.intp]:
         """Equal for nodes of the same choices."""
-        return np.unique(self.choices, axis=1, return_inverse=True)[1].reshape(-1)
+        numbers: dict[bytes, int] = {}
+        columns = np.ascontiguousarray(np.packbits(self.choices, axis=0).T)
+        return np.array([numbers.setdefault(column.tobytes(), len(numbers)) for column in columns], np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,12 +199,15 @@ class GangProblem:
     spreads: Sequence[Spread]
     segments: Sequence[SegmentRule] = ()
     confinements: Sequence[Confinement] = ()
+    devices: GangDevices | None = None
 
     @property
     def are_pods_independent(self) -> bool:
         """Whether the pods share nothing but the amounts of nodes."""
         between = (self.exclusions, self.attractions, self.spreads, self.segments, self.confinements)
-        return not any(between) and not any(kind.host_ports for kind in self.kinds)
+        if any(between) or any(kind.host_ports for kind in self.kinds):
+            return False
+        return self.devices is None or not self.devices.tie_pods
 
     def digest(self) -> bytes:
         """Equal for problems that have the same placements, with the same pods on the same nodes."""
@@ -229,6 +242,8 @@ class GangProblem:
         for confinement in self.confinements:
             digest.update(repr(sorted(confinement.kinds)).encode())
             digest.update(confinement.choices.tobytes())
+        if self.devices is not None:
+            self.devices.add_to(digest)
         return digest.digest()
 
     def capacity(self, number: int, without: Collection[str] = ()) -> Amounts:
@@ -245,6 +260,9 @@ class GangProblem:
                 found = np.minimum(found, self.free[resource] // amount)
         if kind.host_ports and PORTS not in without:
             found = np.minimum(found, 1)
+        local = None if self.devices is None else self.devices.local
+        if local is not None and number in local.kinds and DEVICES not in without:
+            found = np.minimum(found, local.capacity(number))
         return found
 
 
@@ -254,10 +272,13 @@ def formulate_gang(
     """The problem of a gang on a cluster as it is, and of ``others`` beside it. Raises PluginError.
 
     ``pods`` are the members to be placed. All pods have no node, and can be modelled
-    (:func:`kubestow_lab.flow.equivalence.why_not_modelled`).
+    (:func:`kubestow.engine.placement.modelled_pods.why_not_modelled`).
     """
     groups = _groups(gang, pods)
     groups[OTHERS] = list(others)
+    allocating = filter_plugin(profile, DynamicResourcesWithoutScore)
+    lookup = ClaimLookup(cluster.resource_claims) if allocating is None else allocating.claim_lookup
+    claims = ClaimsOfPods(lookup, [pod for same in groups.values() for pod in same])
     # The labels that pods of the gang select each other by matter as soon as one of them is placed.
     keys: set[str] = set()
     for shape in {pod.shape for same in groups.values() for pod in same}:
@@ -266,13 +287,21 @@ def formulate_gang(
     for name, same in groups.items():
         for pod in same:
             labels = frozenset((key, value) for key, value in pod.labels.items() if key in keys)
-            alike.setdefault((name, pod.namespace, labels, profile.evaluations.group(pod)), []).append(pod)
+            key = name, pod.namespace, labels, profile.evaluations.group(pod), claims.key(pod)
+            alike.setdefault(key, []).append(pod)
     nodes, fit = cluster.all_nodes(), filter_plugin(profile, NodeResourcesFit)
     filters_ports = filter_plugin(profile, NodePorts) is not None
     kinds = []
     for (group, *_), same in alike.items():
         pod = same[0]
-        passes = passes_without_pods(profile.evaluations.of(pod).find_feasible(pod), lasting=_LASTING)
+        found = profile.evaluations.of(pod).find_feasible(pod)
+        state = None if allocating is None else allocating.claims_of(pod)
+        if state is None or not state.unallocated:
+            passes = passes_without_pods(found, lasting=_LASTING | {DynamicResourcesWithoutScore.name})
+        elif found.error is None:  # a node without devices now may have some in another order of pods
+            passes = passes_without_pods(found, lasting=_LASTING)
+        else:
+            passes = np.ones(len(nodes), np.bool_)
         requests = dict(fit.checked_requests(pod.shape.requests)) if fit is not None else {}
         ports = tuple(pod.shape.host_ports) if filters_ports else ()
         kinds.append(Kind(same, group, requests, ports, passes))
@@ -282,13 +311,12 @@ def formulate_gang(
     if affinity is not None:
         exclusions, attractions = _affinity(affinity, nodes, kinds)
     segments = _segment_rules(cluster, nodes, gang, kinds)
-    confinements = _confinements(profile, nodes, gang, kinds)
+    confinements = _confinements(cluster, profile, gang, kinds)
     spreading = filter_plugin(profile, PodTopologySpread)
-    names = sorted({name for kind in kinds for name in kind.requests})
-    return GangProblem(
+    problem = GangProblem(
         list(nodes.names),
         kinds,
-        {name: np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in names},
+        _free(nodes, fit, kinds),
         np.maximum(nodes.allowed_pods - nodes.pod_count, 0),
         exclusions,
         attractions,
@@ -296,6 +324,7 @@ def formulate_gang(
         segments,
         confinements,
     )
+    return problem if allocating is None else _with_devices(problem, cluster, allocating, claims)
 
 
 def kinds_of(gang: Gang, leaves: Sequence[Gang], kinds: Sequence[Kind], role: str | None = None) -> frozenset[int]:
@@ -306,6 +335,34 @@ def kinds_of(gang: Gang, leaves: Sequence[Gang], kinds: Sequence[Kind], role: st
         for number, kind in enumerate(kinds)
         if isinstance(kind.group, tuple) and kind.group[0] in numbers and role in (None, kind.group[1])
     )
+
+
+def _free(nodes: Nodes, fit: NodeResourcesFit | None, kinds: Sequence[Kind]) -> dict[str, Amounts]:
+    """The free amounts of the requested resources; as much as is requested where devices may be allocated instead."""
+    found: dict[str, Amounts] = {}
+    for name in sorted({name for kind in kinds for name in kind.requests}):
+        allocatable = nodes.allocatable(name)
+        free = found[name] = np.maximum(allocatable - nodes.requested(name), 0)
+        if fit is not None and fit.is_backed_by_devices(name):
+            free[allocatable <= 0] = sum(kind.requests.get(name, 0) * len(kind.pods) for kind in kinds)
+    return found
+
+
+def _with_devices(
+    problem: GangProblem, cluster: Cluster, plugin: DynamicResourcesWithoutScore, claims: ClaimsOfPods
+) -> GangProblem:
+    """The problem with the devices that its pods need; those who share devices of a node are confined to one."""
+    kinds = problem.kinds
+    rooms = [problem.capacity(number) for number in range(len(kinds))]
+    pods, passes = [kind.pods for kind in kinds], [kind.passes for kind in kinds]
+    devices = find_devices(cluster, plugin, pods, claims.shared, passes, rooms)
+    if devices is None:
+        return problem
+    confinements = list(problem.confinements)
+    for own in devices.on_one_node:
+        passing = np.logical_or.reduce([passes[number] for number in own])
+        confinements.append(Confinement(own, np.eye(len(passing), dtype=np.bool_)[passing], DEVICES))
+    return replace(problem, devices=devices, confinements=confinements)
 
 
 # -- what the gang asks for --------------------------------------------------------------------------------------------
@@ -343,7 +400,7 @@ def _segment_rules(cluster: Cluster, nodes: Nodes, gang: Gang, kinds: Sequence[K
     return rules
 
 
-def _confinements(profile: Profile, nodes: Nodes, gang: Gang, kinds: Sequence[Kind]) -> list[Confinement]:
+def _confinements(cluster: Cluster, profile: Profile, gang: Gang, kinds: Sequence[Kind]) -> list[Confinement]:
     """The placements of the gangs below a composite one, those without any taken out of ``kind.passes``."""
     leaves, found = list(gang.leaves()), []
     below = list(gang.children)
@@ -352,12 +409,12 @@ def _confinements(profile: Profile, nodes: Nodes, gang: Gang, kinds: Sequence[Ki
         below += child.children
         own = kinds_of(child, leaves, kinds)
         pods = [pod for number in own for pod in kinds[number].pods]
-        placements = profile.gangs.generate_placements(child, pods, nodes) if pods else None
+        placements = profile.gangs.generate_placements(child, pods, cluster) if pods else None
         if isinstance(placements, Status):
             for number in own:
                 kinds[number].passes[:] = False
         elif placements is not None:
-            choices = np.zeros((len(placements), len(nodes)), np.bool_)
+            choices = np.zeros((len(placements), len(cluster.nodes)), np.bool_)
             for choice, placement in zip(choices, placements, strict=True):
                 choice[placement.nodes.row_numbers] = True
             found.append(Confinement(own, choices))

@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.gangs.gang_devices import GangDevices
 from kubestow.engine.gangs.gang_model import Answer, GangModel, Quota
 from kubestow.engine.gangs.gang_problem import (
     AFFINITY,
     ANTI_AFFINITY,
+    DEVICES,
     GROUP_TOPOLOGY,
     PORTS,
     SEGMENTS,
@@ -112,12 +114,28 @@ class Certificate:
         return f"at most {counted(self.most, 'pod')} of the {self.needed:,} that are needed can be placed"
 
 
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """Terms that a gang prefers and does not fit by, in words: certificates against each domain, or why not known."""
+
+    terms: str
+    certificates: Sequence[Certificate]
+    undecided: str
+
+    @property
+    def text(self) -> str:
+        """Why it does not fit, in words."""
+        why = f"not known: {self.undecided}" if self.undecided else certificates_text(self.certificates)
+        return f"not in {self.terms}: {why}"
+
+
 @dataclass(slots=True)
 class GangAnswer:
     """The answer for a gang: the nodes of its pods, certificates against each domain, or neither, which ``undecided``
     explains.
 
     ``found_by`` is ``scheduler`` for a placement that kube-scheduler finds, ``search`` for one that it misses.
+    ``preference`` has the preferred terms that it is placed by, in words, and ``passed_over`` better ones.
     """
 
     gang: Gang
@@ -128,6 +146,8 @@ class GangAnswer:
     found_by: str = ""
     certificates: list[Certificate] = field(default_factory=list)
     undecided: str = ""
+    preference: str = ""
+    passed_over: list[PassedOver] = field(default_factory=list)
 
     @property
     def is_placed(self) -> bool:
@@ -162,13 +182,28 @@ class GangSearch:
     def find(self, gang: Gang) -> GangAnswer:
         """A placement of the members of a gang that have no node, or why there is none.
 
-        Raises PluginError, and InputError without OR-Tools unless kube-scheduler finds a placement.
+        It is by the best of the gang's preferences that there is one for. Raises PluginError, and InputError without
+        OR-Tools unless kube-scheduler finds a placement.
         """
+        passed_over: list[PassedOver] = []
+        *preferred, required = gang.levels()
+        for level in preferred:
+            answer = self._find(level)
+            if answer.is_placed and (answer.assignments or not answer.pods):  # else there may be room at another level
+                answer.preference, answer.passed_over = level.topology_text, passed_over
+                return answer
+            passed_over.append(PassedOver(level.topology_text, answer.certificates, answer.undecided))
+        answer = self._find(required)
+        answer.passed_over = passed_over
+        return answer
+
+    def _find(self, gang: Gang) -> GangAnswer:
+        """The answer for a gang without preferences."""
         members = gang.members
         pods = [pod for uid, pod in members.pods.items() if uid not in members.placed]
         pods.sort(key=lambda pod: (-pod.priority, pod.key))
         answer = GangAnswer(gang, pods, gang.missing_pods)
-        placements = self._profile.gangs.generate_placements(gang, pods, self._cluster.all_nodes())
+        placements = self._profile.gangs.generate_placements(gang, pods, self._cluster)
         if isinstance(placements, Status):
             answer.undecided = placements.message
             return answer
@@ -255,7 +290,7 @@ class PlacementSearch:
         self.undecided = ""
         self._remaining = options.total_limit
         searches = [_ScopeSearch(problem, quota, needed, domain, within, options) for domain, within in scopes.items()]
-        searches.sort(key=lambda search: -search.most)
+        searches.sort(key=lambda search: (-search.most, search.room))
         self._scopes = searches
         self._proposed: Amounts = np.zeros((0, 0), np.int64)
 
@@ -285,7 +320,7 @@ class PlacementSearch:
         return digest.digest()
 
     def propose(self) -> Proposal | None:
-        """The next solution, those of scopes with most room first; None if no scope has another one.
+        """The next solution, those of scopes for most pods with least room to spare first; None if there is no other.
 
         Raises InputError without OR-Tools, unless counting and packing suffice.
         """
@@ -309,8 +344,68 @@ class PlacementSearch:
         self._scopes[0].refuse(self._proposed, is_proven=is_proven)
 
 
+class PreferenceSearch:
+    """The searches for a gang by each of its preferences, one after the other, and at last as it requires.
+
+    The certificates are those of the last search.
+    """
+
+    def __init__(self, searches: Sequence[PlacementSearch]) -> None:
+        self._searches = list(searches)
+
+    @classmethod
+    def of(
+        cls, cluster: Cluster, profile: Profile, gang: Gang, pods: Sequence[PodInfo], options: SearchOptions
+    ) -> PreferenceSearch | Status:
+        """A search for members of a gang without a node; why there can be no placement. Raises PluginError."""
+        searches: list[PlacementSearch] = []
+        *preferred, required = gang.levels()
+        for level in preferred:
+            placements = profile.gangs.generate_placements(level, pods, cluster)
+            if not isinstance(placements, Status):
+                searches.append(PlacementSearch.of(cluster, profile, level, pods, placements, options))
+        placements = profile.gangs.generate_placements(required, pods, cluster)
+        if isinstance(placements, Status):
+            return placements
+        return cls([*searches, PlacementSearch.of(cluster, profile, required, pods, placements, options)])
+
+    @property
+    def problem(self) -> GangProblem:
+        """The problem of the last proposal."""
+        return self._searches[0].problem
+
+    @property
+    def certificates(self) -> list[Certificate]:
+        """The certificates against each scope, when no solution is left."""
+        return self._searches[0].certificates
+
+    @property
+    def undecided(self) -> str:
+        """Why it is not known whether there is a placement; empty if it is."""
+        return self._searches[0].undecided
+
+    def digest(self) -> bytes:
+        """Equal for searches for the same pods in the same cluster."""
+        return blake2b(b"".join(search.digest() for search in self._searches), digest_size=16).digest()
+
+    def propose(self) -> Proposal | None:
+        """The next solution, by the best preference that has another one; None if there is none."""
+        while True:
+            proposal = self._searches[0].propose()
+            if proposal is not None or len(self._searches) == 1:
+                return proposal
+            del self._searches[0]
+
+    def refuse(self, *, is_proven: bool) -> None:
+        """The engine accepts the pods of the last proposal in no order; ``is_proven`` if all orders were tried."""
+        self._searches[0].refuse(is_proven=is_proven)
+
+
 class _ScopeSearch:
-    """The search on some nodes, such as those of a topology domain. ``most`` pods can be there at most."""
+    """The search on some nodes, such as those of a topology domain. ``most`` pods can be there at most.
+
+    There is ``room`` for so many if there were more of each kind.
+    """
 
     def __init__(
         self, problem: GangProblem, quota: Quota, needed: int, domain: str, within: Mask, options: SearchOptions
@@ -323,6 +418,7 @@ class _ScopeSearch:
         #: The deterministic time that is left, and what was spent since it was asked for.
         self._remaining, self._spent = options.limit, 0.0
         self.most = sum(self._room(number, ()) for number in range(len(problem.kinds)))
+        self.room = sum(int(problem.capacity(number)[within].sum()) for number in range(len(problem.kinds)))
 
     def propose(self, limit: float) -> Amounts | None:
         """Another solution within a time limit; None if there is none, or if the search ends ``undecided``."""
@@ -378,7 +474,7 @@ class _ScopeSearch:
         """Why there is no placement, after :meth:`find` has shown it: the constraints of which none can be left out."""
         problem = self._problem
         passing = {kind.name: int((kind.passes & self.within).sum()) for kind in problem.kinds}
-        families = [*problem.free, SLOTS, PORTS, ANTI_AFFINITY, AFFINITY, SPREADING, SEGMENTS, GROUP_TOPOLOGY]
+        families = [*problem.free, SLOTS, PORTS, DEVICES, ANTI_AFFINITY, AFFINITY, SPREADING, SEGMENTS, GROUP_TOPOLOGY]
         if self._refused:
             return Certificate(self.domain, self._needed, self.most, (Shortage(OTHER_FILTERS),), passing)
         needed = list(families)
@@ -418,13 +514,26 @@ class _ScopeSearch:
 
     def _shortage(self, family: str) -> Shortage:
         problem = self._problem
+        if family == DEVICES and problem.devices is not None:
+            return self._shortage_of_devices(problem.devices)
         if family not in problem.free:
             return Shortage(family)
         requests = sorted(kind.requests.get(family, 0) for kind in problem.kinds for _ in kind.pods)
         passing = np.logical_or.reduce([kind.passes & self.within for kind in problem.kinds if family in kind.requests])
-        others = [each for each in (*problem.free, SLOTS, PORTS) if each != family]
-        room = sum(self._room(number, others) for number in range(len(problem.kinds)))
-        return Shortage(family, sum(requests[: self._needed]), int(problem.free[family][passing].sum()), room)
+        needed = sum(requests[: self._needed])
+        return Shortage(family, needed, int(problem.free[family][passing].sum()), self._room_for(family))
+
+    def _shortage_of_devices(self, devices: GangDevices) -> Shortage:
+        kinds = self._problem.kinds
+        counts = sorted(devices.per_pod.get(number, 0) for number, kind in enumerate(kinds) for _ in kind.pods)
+        passing = np.logical_or.reduce([kinds[number].passes & self.within for number in devices.per_pod])
+        needed = sum(counts[: self._needed]) + devices.shared_count
+        return Shortage(devices.text, needed, devices.free(passing), self._room_for(DEVICES))
+
+    def _room_for(self, family: str) -> int:
+        """For how many pods there is room by a family of constraints alone."""
+        others = [each for each in (*self._problem.free, SLOTS, PORTS, DEVICES) if each != family]
+        return sum(self._room(number, others) for number in range(len(self._problem.kinds)))
 
 
 def nodes_within(cluster: Cluster, placement: Placement) -> Mask:

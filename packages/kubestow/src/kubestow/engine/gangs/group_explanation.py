@@ -53,6 +53,15 @@ class GroupExplanation(Displayed):
             "certificates": [_document(each) for each in answer.certificates],
             "rejections": dict(self.rejections),
             "undecided": answer.undecided,
+            "preference": answer.preference,
+            "passedOver": [
+                {
+                    "terms": each.terms,
+                    "certificates": [_document(certificate) for certificate in each.certificates],
+                    "undecided": each.undecided,
+                }
+                for each in answer.passed_over
+            ],
             "remarks": list(self.remarks),
         }
 
@@ -65,10 +74,14 @@ class GroupExplanation(Displayed):
             yield Paragraph(f"{self.name}: not known whether there is a placement: {answer.undecided}")
         else:
             yield from self._impossible()
+        if not answer.is_impossible:
+            for each in answer.passed_over:
+                yield Paragraph(each.text, note=True)
 
     def _placement(self) -> Iterator[Block]:
         answer = self.answer
         where = f" in {answer.domain}" if answer.domain else ""
+        where += f", as it prefers: {answer.preference}" if answer.preference else ""
         pods, nodes = counted(len(answer.assignments), "pod"), Counter(name for _, name in answer.assignments)
         if not answer.assignments:
             yield Paragraph(f"{self.name}: enough of its pods have a node")

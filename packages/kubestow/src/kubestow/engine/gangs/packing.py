@@ -28,7 +28,7 @@ def best_fit(problem: GangProblem, within: Mask) -> Amounts | None:
     placed = np.zeros((len(problem.kinds), len(problem.node_names)), np.int64)
     for number in sorted(range(len(problem.kinds)), key=lambda number: -shares[number]):
         kind = problem.kinds[number]
-        room = np.where(kind.passes & within, np.minimum(slots, len(kind.pods)), 0)
+        room = np.where(within, np.minimum(slots, problem.capacity(number)), 0)
         for name, amount in kind.requests.items():
             room = np.minimum(room, free[name] // amount)
         rows = np.flatnonzero(room)

@@ -7,13 +7,15 @@ another kind, or be refused after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.engine.gangs.gang_problem import GangProblem
 from kubestow.engine.placement.engine_placement import Assignment, EnginePlacement
 from kubestow.framework.profile import Profile
@@ -72,7 +74,7 @@ def assignments_of(problem: GangProblem, placed: Amounts) -> list[Assignment]:
 class _OrderSearch:
     """The search for an order in which the engine accepts all pods of a solution.
 
-    What has been placed decides what is possible further on, not in which order, so each such state is entered once.
+    What has been placed, and with which devices, decides what is possible further on: each such state is entered once.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class _OrderSearch:
             for assignment in _assigned(problem, number, placed[number]):
                 parts.setdefault(assignment[1], []).append(assignment)
             self._parts += parts.values()
-        self._seen: set[tuple[int, ...]] = set()
+        self._seen: set[Hashable] = set()
         self.has_given_up = False
 
     def find(self) -> list[Assignment] | None:
@@ -98,12 +100,13 @@ class _OrderSearch:
 
     def _explore(self, counts: tuple[int, ...], order: list[Assignment]) -> list[Assignment] | None:
         """Go on from a state: so many pods of each part are placed, in this order."""
-        if counts in self._seen:
+        state = counts, self._devices()
+        if state in self._seen:
             return None
         if len(self._seen) >= self._most_states:
             self.has_given_up = True
             return None
-        self._seen.add(counts)
+        self._seen.add(state)
         is_complete = True
         for number, (part, count) in enumerate(zip(self._parts, counts, strict=True)):
             if count == len(part):
@@ -117,6 +120,23 @@ class _OrderSearch:
             self._engine.give_back_reservations((part[count],))
             self._cluster.forget(part[count][0].uid)
         return order if is_complete else None
+
+    def _devices(self) -> Hashable:
+        """The devices that are allocated to the pods placed so far; which ones depends on the order of the pods."""
+        return devices_in_use(self._cluster.resource_claims)
+
+
+def devices_in_use(tracker: ResourceClaimTracker) -> Hashable:
+    """Equal if the same devices are pending for pods, and the same for claims that several pods may use."""
+    allocated: Counter[Hashable] = Counter()
+    for claim in tracker.pending_allocations():
+        assert claim.status.allocation is not None
+        owner, allocation = claim.metadata.controller, claim.status.allocation
+        what = [
+            (r.driver, r.pool, r.device, tuple(sorted(r.consumed_capacity.items()))) for r in allocation.devices.results
+        ]
+        allocated["" if owner is not None and owner.kind == "Pod" else claim.metadata.uid, tuple(what)] += 1
+    return frozenset(allocated.items())
 
 
 def _assigned(problem: GangProblem, number: int, placed: Amounts) -> Iterator[Assignment]:

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.placement.modelled_pods import has_volumes_or_devices
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.evaluation.evaluation import best_rows
 from kubestow.framework.profile import Profile
 
 Assignment = tuple[PodInfo, str]
@@ -30,6 +33,10 @@ class EnginePlacement:
 
     def __init__(self, cluster: Cluster, profiles: Mapping[str, Profile]) -> None:
         self._cluster, self._profiles = cluster, profiles
+        #: What the Reserve plugins know of the pods that they reserved something for, by uid.
+        self._states: dict[str, CycleState] = {}
+        #: The ranks of nodes by their names, at a revision of the node table.
+        self._ranks: tuple[int, NDArray[np.intp]] | None = None
 
     def place_all(self, assignments: Iterable[Assignment]) -> list[Assignment]:
         """Place pods, those of higher priority first. Returns the assignments that are refused. Raises PluginError."""
@@ -53,23 +60,26 @@ class EnginePlacement:
         within[cluster.nodes.rows[node_name]] = True
         evaluation = profile.evaluations.of(pod)
         found = evaluation.find_feasible(pod, within)
-        if found.error is not None or not found.count:
-            return False
-        state = evaluation.state()
-        cluster.assume(pod, node_name)
+        return found.error is None and found.count > 0 and self._reserve(pod, node_name, evaluation.state())
+
+    def _reserve(self, pod: PodInfo, node_name: str, state: CycleState) -> bool:
+        """Place a pod on a node that passes its filters, if the Reserve plugins agree."""
+        profile = self._profiles[pod.spec.scheduler_name]
+        self._cluster.assume(pod, node_name)
         if profile.binding.run_reserve_plugins(state, pod, node_name).ok:
+            if _reserves(profile) or has_volumes_or_devices(profile, pod):
+                self._states[pod.uid] = state
             return True
         profile.binding.run_unreserve_plugins(state, pod, node_name)
-        cluster.forget(pod.uid)
+        self._cluster.forget(pod.uid)
         return False
 
     def give_back_reservations(self, assignments: Iterable[Assignment]) -> None:
         """Have the Reserve plugins give back what they reserved for pods that were placed in a simulation."""
         for pod, node_name in assignments:
-            profile = self._profiles[pod.spec.scheduler_name]
-            if _reserves(profile):
-                state = profile.evaluations.of(pod).state()
-                profile.binding.run_unreserve_plugins(state, pod, node_name)
+            state = self._states.pop(pod.uid, None)
+            if state is not None:
+                self._profiles[pod.spec.scheduler_name].binding.run_unreserve_plugins(state, pod, node_name)
 
     def place_anywhere(self, pod: PodInfo, within: NDArray[np.bool_] | None = None) -> str:
         """Place a pod on the node with the highest total, the first of these by name; "" if it fits on none.
@@ -81,10 +91,18 @@ class EnginePlacement:
         found = evaluation.find_feasible(pod, within)
         if found.error is not None or not found.count:
             return ""
-        totals = evaluation.compute_totals(pod, found.rows)
-        names = Nodes(cluster.nodes, found.rows).names
-        node_name = min(names[position] for position in np.flatnonzero(totals == totals.max()))
-        return node_name if self.place(pod, node_name) else ""
+        best = best_rows(evaluation.compute_totals(pod, found.rows), found.rows)
+        node_name = cluster.nodes.names[int(best[self._ranks_by_name()[best].argmin()])]
+        return node_name if self._reserve(pod, node_name, evaluation.state()) else ""
+
+    def _ranks_by_name(self) -> NDArray[np.intp]:
+        """The place of each node in the order of their names, intp per row."""
+        table = self._cluster.nodes
+        if self._ranks is None or self._ranks[0] != table.revision:
+            ranks = np.empty(len(table), np.intp)
+            ranks[np.argsort(np.array(table.names))] = np.arange(len(table))
+            self._ranks = table.revision, ranks
+        return self._ranks[1]
 
     def _place_group(self, group: Sequence[Assignment]) -> list[Assignment]:
         wanted = Counter(node_name for _, node_name in group)
@@ -103,7 +121,7 @@ class EnginePlacement:
     def _room(self, pod: PodInfo, wanted: Counter[str]) -> dict[str, int] | None:
         """How many copies of a pod each wanted node takes, None when that cannot be counted."""
         cluster, profile = self._cluster, self._profiles[pod.spec.scheduler_name]
-        if _reserves(profile):
+        if _reserves(profile) or has_volumes_or_devices(profile, pod):
             return None
         capacity = profile.evaluations.of(pod).capacity(pod, max(wanted.values()))
         if capacity is None:

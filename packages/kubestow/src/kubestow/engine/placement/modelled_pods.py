@@ -23,20 +23,33 @@ P = TypeVar("P", bound=FilterPlugin)
 def why_not_modelled(profile: Profile, pod: PodInfo, *, with_gang: bool = False) -> str:
     """Why a pod cannot be part of a problem, empty if it can. Raises PluginError.
 
-    Pods of a gang cannot, except in a problem that is about the gang as a whole (``with_gang``).
+    Pods of a gang, and pods with devices, cannot, except in a problem that is about the gang as a whole
+    (``with_gang``).
     """
     if pod.shape.spec.volumes:
         return "has volumes"
-    if pod.spec.resource_claims:
-        return "has resource claims"
     if not with_gang and profile.gangs.gang_of(pod) is not None:
         return "is in a gang"
-    fit = filter_plugin(profile, NodeResourcesFit)
-    if fit is None:
+    if filter_plugin(profile, NodeResourcesFit) is None:
         return f"profile {profile.scheduler_name} does not filter by resources"
-    if any(fit.is_backed_by_devices(name) for name, amount in pod.shape.requests.items() if amount):
-        return "requests devices"
-    return ""
+    if with_gang:
+        return ""
+    if pod.spec.resource_claims:
+        return "has resource claims"
+    return "requests devices" if requests_devices(profile, pod) else ""
+
+
+def requests_devices(profile: Profile, pod: PodInfo) -> bool:
+    """Whether a pod requests a resource that can be backed by devices."""
+    fit = filter_plugin(profile, NodeResourcesFit)
+    return fit is not None and any(
+        fit.is_backed_by_devices(name) for name, amount in pod.shape.requests.items() if amount
+    )
+
+
+def has_volumes_or_devices(profile: Profile, pod: PodInfo) -> bool:
+    """Whether plugins of Kubernetes may reserve something for a pod beside its requests."""
+    return bool(pod.shape.spec.volumes or pod.spec.resource_claims) or requests_devices(profile, pod)
 
 
 def passes_without_pods(found: Feasibility, *, lasting: Collection[str] = ()) -> Mask:

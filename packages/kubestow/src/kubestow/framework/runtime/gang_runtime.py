@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import index
 from random import Random
 
@@ -22,6 +22,7 @@ from kubestow.framework.gang import (
     PlacementGeneratePlugin,
     PlacementScorePlugin,
     Proposal,
+    placements_by_label,
 )
 from kubestow.framework.runtime.plugin_caller import (
     PluginCaller,
@@ -143,23 +144,28 @@ class GangRuntime(PluginCaller):
     # -- placements of a gang --------------------------------------------------------------------------------------
 
     def generate_placements(
-        self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes
+        self, gang: Gang, pods: Sequence[PodInfo], cluster: Cluster, within: Nodes | None = None
     ) -> Sequence[Placement] | Status | None:
         """The placements to try, at least one; a status when there are none, None when the gang may use all nodes.
 
-        Raises PluginError.
+        They are among the nodes ``within``, or all, and each in one domain of the gang's level. Raises PluginError.
         """
+        nodes = cluster.all_nodes() if within is None else within
         plugin = self.plugins.placement_generate
-        if plugin is None:
-            return None
-        found = self.call(plugin, "PlacementGenerate", _listed_placements, plugin, gang, pods, nodes)
-        if found is None:
-            return None
-        if isinstance(found, Status):
-            status = as_status(plugin, "PlacementGenerate", found)
-            return None if status.ok else status.by(plugin.name)
-        placements = [placement for placement in found if len(as_placement(plugin, placement).nodes)]
-        return placements or _NO_PLACEMENTS.by(plugin.name)
+        found: Sequence[Placement] | None = None
+        if plugin is not None:
+            listed = self.call(plugin, "PlacementGenerate", _listed_placements, plugin, gang, pods, nodes)
+            if isinstance(listed, Status):
+                status = as_status(plugin, "PlacementGenerate", listed)
+                if not status.ok:
+                    return status.by(plugin.name)
+            elif listed is not None:
+                found = [placement for placement in listed if len(as_placement(plugin, placement).nodes)]
+                if not found:
+                    return _NO_PLACEMENTS.by(plugin.name)
+        if not gang.level:
+            return found
+        return list(_in_domains_of_level(gang, found or [Placement("", nodes)], cluster)) or _NO_PLACEMENTS
 
     def respects_terms(self, gang: Gang, nodes: Mapping[str, str], cluster: Cluster) -> bool:
         """Whether members on some nodes (names by uid) are in one placement of each gang, and in whole segments.
@@ -171,7 +177,7 @@ class GangRuntime(PluginCaller):
             pods = [gang.members.pods[uid] for uid in nodes if uid in gang.members.pods]
             if not pods:
                 return True
-            placements = self.generate_placements(gang, pods, within)
+            placements = self.generate_placements(gang, pods, cluster, within)
             if isinstance(placements, Status):
                 return False
             names = {nodes[pod.uid] for pod in pods}
@@ -212,6 +218,18 @@ class GangRuntime(PluginCaller):
         point = "NormalizePlacementScore"
         normalized = self.call(plugin, point, plugin.normalize_placements, gang, raw)
         return in_range(plugin, point, as_scores(plugin, point, normalized, len(proposals)))
+
+
+def _in_domains_of_level(gang: Gang, placements: Iterable[Placement], cluster: Cluster) -> Iterator[Placement]:
+    """The parts of placements in each domain of a gang's level; of members that are placed only their common domain."""
+    placed = (cluster.placed_pod(uid) for uid in gang.members.placed)
+    rows = {cluster.nodes.rows.get(each.node_name) for each in placed if each is not None}
+    values = {None if row is None else cluster.nodes.objects[row].metadata.labels.get(gang.level) for row in rows}
+    if None in values or len(values) > 1:
+        return
+    for placement in placements:
+        for part in placements_by_label(placement.nodes, gang.level, next(iter(values), None)):
+            yield Placement(f"{placement.name}/{part.name}" if placement.name else part.name, part.nodes)
 
 
 def _listed_placements(

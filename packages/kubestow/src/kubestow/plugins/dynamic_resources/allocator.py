@@ -7,8 +7,8 @@ of an accessible pool is allocated or deallocated, and until slices or device cl
 Whether there is a solution is also remembered by the state of devices (:class:`DeviceStates`): a search for the same
 claims has the same outcome on all nodes whose devices are in one state. Nodes of one kind publish equal devices in
 pools of their own. As long as the same ones are allocated, it does not matter on which of these nodes a search takes
-place. Devices with shares in use, pools with shared counters, and pools that are incomplete or partly accessible are
-never equal to others; their state changes with every allocation.
+place. Devices with shares in use, and pools that are incomplete or partly accessible are never equal to others; their
+state changes with every allocation.
 """
 
 from __future__ import annotations
@@ -35,9 +35,14 @@ from kubestow.api.resource import (
 )
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.resource_claims import ResourceClaimTracker
-from kubestow.plugins.dynamic_resources.cel import SelectorCache
-from kubestow.plugins.dynamic_resources.former_allocators import allocation_search
-from kubestow.plugins.dynamic_resources.pools import AccessibleDevices, DevicesByNode, PooledDevice
+from kubestow.plugins.dynamic_resources.cel import SelectorCache, SelectorError
+from kubestow.plugins.dynamic_resources.former_allocators import FormerAllocationSearch, allocation_search
+from kubestow.plugins.dynamic_resources.pools import (
+    AccessibleDevices,
+    CandidateDevice,
+    DevicesByNode,
+    PooledDevice,
+)
 from kubestow.plugins.dynamic_resources.requests import (
     AllocationError,
     AllocationTimeout,
@@ -46,7 +51,13 @@ from kubestow.plugins.dynamic_resources.requests import (
     ResolvedRequest,
     resolve_claim,
 )
-from kubestow.plugins.dynamic_resources.search import AvailableCounters, DeviceResult
+from kubestow.plugins.dynamic_resources.search import AllocationSearch, AvailableCounters, DeviceResult
+from kubestow.plugins.dynamic_resources.suitable_devices import (
+    DeviceLeft,
+    SuitableDevices,
+    suitable_devices,
+    what_is_left,
+)
 from kubestow.rules.minors import Behaviour
 
 #: About 1.5 kB each; those of the least recently used claim specs are evicted first.
@@ -232,8 +243,22 @@ class Allocator:
             outcome = Outcome.INVALID_POOLS if is_invalid else Outcome.NO_SOLUTION
         to_allocate.results.outcomes[state] = outcome
 
-    def _search(self, claims: Sequence[ResourceClaim], devices: AccessibleDevices) -> Solution | None:
-        search = self._new_search(
+    def suitable_devices(self, claim: ResourceClaim, devices: AccessibleDevices) -> list[SuitableDevices]:
+        """The devices that suit each request of a claim; none at all if the claim cannot be allocated there."""
+        search = self._prepared(devices)
+        try:
+            resolved = self._resolved(claim, devices, search)
+        except (AllocationError, SelectorError):
+            return []
+        is_exact = not isinstance(search, FormerAllocationSearch)
+        return suitable_devices(resolved, devices, search, self._features, is_exact=is_exact)
+
+    def what_is_left(self, candidate: CandidateDevice) -> DeviceLeft:
+        """What is left of a device."""
+        return what_is_left(candidate, self._tracker, self._available_counters, self._features)
+
+    def _prepared(self, devices: AccessibleDevices) -> AllocationSearch:
+        return self._new_search(
             devices.candidates,
             self._tracker,
             self._available_counters,
@@ -241,10 +266,13 @@ class Allocator:
             features=self._features,
             max_steps=self._max_steps,
         )
-        resolved = [
-            resolve_claim(claim, devices, self._classes, features=self._features, matches=search.matches)
-            for claim in claims
-        ]
+
+    def _resolved(self, claim: ResourceClaim, devices: AccessibleDevices, search: AllocationSearch) -> ResolvedClaim:
+        return resolve_claim(claim, devices, self._classes, features=self._features, matches=search.matches)
+
+    def _search(self, claims: Sequence[ResourceClaim], devices: AccessibleDevices) -> Solution | None:
+        search = self._prepared(devices)
+        resolved = [self._resolved(claim, devices, search) for claim in claims]
         results = search.run(resolved)
         return None if results is None else Solution(resolved, results)
 

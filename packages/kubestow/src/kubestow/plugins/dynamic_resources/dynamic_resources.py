@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatus
+from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.pod_groups import KUBERNETES, WORKLOADS
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import DynamicResourcesArgs
 from kubestow.errors import InvalidSelector, PluginError
@@ -44,11 +46,11 @@ from kubestow.plugins.dynamic_resources.cel import SelectorError
 from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME, extended_resources
 from kubestow.plugins.dynamic_resources.filtering import (
     ClaimFilter,
+    ClaimLookup,
     ClaimNotUsable,
     ClaimUsability,
     DynamicResourcesState,
     claim_names,
-    pod_resource_claims,
 )
 from kubestow.plugins.dynamic_resources.pools import NodeSelectionError, matching_nodes
 from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder, ClaimUpdates
@@ -102,7 +104,10 @@ class DynamicResourcesWithoutScore(
             args = DynamicResourcesArgs()
         super().__init__(args, handle)
         self._tracker = handle.cluster.resource_claims
-        self._usability = ClaimUsability(self._tracker)
+        has_group_claims = handle.feature_enabled("DRAWorkloadResourceClaims")
+        #: Finds the claims of pods.
+        self.claim_lookup = ClaimLookup(self._tracker, handle.cluster.catalog(PodGroup) if has_group_claims else None)
+        self._usability = ClaimUsability(self.claim_lookup)
         self._enabled = handle.feature_enabled("DynamicResourceAllocation")
         self._capitalizes_owner = handle.emulates(Behaviour.CLAIM_OWNER_IS_CAPITALIZED)
         #: Whether PostFilter has no reason for a pod without claims in its spec.
@@ -111,6 +116,7 @@ class DynamicResourcesWithoutScore(
             Behaviour.POST_FILTER_SKIPS_PODS_WITHOUT_CLAIMS
         ) and not handle.emulates(Behaviour.POST_FILTER_LOOKS_AT_ALL_PODS)
         self._features = Features.from_gates(handle)
+        self._shares_in_groups = handle.feature_enabled("GenericWorkload")
         self._classes = handle.cluster.catalog(DeviceClass)
         self._extended_resources = extended_resources(self._classes, handle.emulates)
         self._updates = ClaimUpdates(handle, allocation_timestamps=self._features.binding_conditions)
@@ -118,7 +124,10 @@ class DynamicResourcesWithoutScore(
         binding_timeout = timedelta(seconds=_DEFAULT_BINDING_TIMEOUT_SECONDS if timeout is None else timeout.seconds)
         filter_timeout = args.filter_timeout.seconds if args.filter_timeout is not None else 0
         max_steps = round(filter_timeout * _STEPS_PER_SECOND) or None
-        self._filter = ClaimFilter(handle, self._features, max_steps=max_steps, binding_timeout=binding_timeout)
+        #: Which nodes have devices for claims.
+        self.claim_filter = self._filter = ClaimFilter(
+            handle, self._features, max_steps=max_steps, binding_timeout=binding_timeout
+        )
         self._binder = ClaimBinder(
             handle,
             self._features,
@@ -147,6 +156,15 @@ class DynamicResourcesWithoutScore(
             on(EventResource.RESOURCE_SLICE, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
             on(_DEVICES_FREED, Action.UPDATE, invalidates=Invalidation.NOTHING),
         )
+        if has_group_claims:
+            self.kinds = (PodGroup,)
+            generated = on(
+                EventResource.POD_GROUP,
+                Action.ADD | Action.UPDATE,
+                invalidates=Invalidation.NOTHING,
+                hint=self._is_schedulable_after_group_change,
+            )
+            self.events_to_register = (*self.events_to_register, generated)
         if not self._enabled:
             self.events_to_register, self.missing_pre_filter_error = (), None
 
@@ -175,7 +193,7 @@ class DynamicResourcesWithoutScore(
         if not self._enabled:
             return SUCCESS
         try:
-            pod_resource_claims(pod, self._tracker)
+            self.claim_lookup.claims_of(pod)
         except ClaimNotUsable as error:
             return self._not_usable(error)
         return SUCCESS
@@ -191,7 +209,8 @@ class DynamicResourcesWithoutScore(
         if not self._enabled:
             return Status.skip()
         try:
-            found = DynamicResourcesState(pod_resource_claims(pod, self._tracker))
+            found = DynamicResourcesState(self.claim_lookup.claims_of(pod))
+            found.groups = self.claim_lookup.group_claims(pod)
         except ClaimNotUsable as error:
             return self._not_usable(error)
         if self._requests_devices(pod):
@@ -200,12 +219,33 @@ class DynamicResourcesWithoutScore(
             found.claims.append(existing or self._extended_resources.in_memory_claim(pod))
         if not found.claims:
             return Status.skip()
+        groups = self._sharing_groups(pod)
         for index, claim in enumerate(found.claims):
+            if claim.status.allocation is None and groups:
+                shared = self._tracker.shared_allocation(claim.metadata.uid, groups)
+                if shared is not None:
+                    found.claims[index] = claim = shared
+                    found.shared.add(index)
             rejection = self._check_claim(claim, nodes, is_extended=index == found.extended_index)
             if rejection is not None:
                 return rejection
         state.put(found)
         return None
+
+    def claims_of(self, pod: PodInfo) -> DynamicResourcesState | None:
+        """The claims of a pod, as PreFilter finds them; None if it needs none, or rejects the pod."""
+        state = CycleState()
+        status = self.pre_filter(state, pod, self.handle.cluster.all_nodes())
+        return state.get(DynamicResourcesState) if status is None else None
+
+    def _sharing_groups(self, pod: PodInfo) -> frozenset[Hashable]:
+        """The groups of a pod that are scheduled in one cycle, so that its pods share allocations before the binding.
+
+        Those of 1.35 are not.
+        """
+        names = self.handle.cluster.pod_groups.memberships(pod)
+        unshared = {WORKLOADS.name} if self._shares_in_groups else {WORKLOADS.name, KUBERNETES.name}
+        return frozenset(name for name in names if name.api not in unshared)
 
     def _check_claim(self, claim: ResourceClaim, nodes: Nodes, *, is_extended: bool) -> Status | None:
         if claim.status.allocation is not None:
@@ -250,7 +290,9 @@ class DynamicResourcesWithoutScore(
             return PostFilterResult(_NO_CLAIMS)
         for index in sorted(found.unavailable_claims):
             claim = found.claims[index]
-            if index != found.extended_index and all(user.uid == pod.uid for user in claim.status.reserved_for):
+            if index not in (*found.shared, found.extended_index) and all(
+                user.uid == pod.uid for user in claim.status.reserved_for
+            ):
                 deallocate = partial(self._updates.deallocate, claim)
                 return PostFilterResult(_DEALLOCATED, action=deallocate)
         if found.extended_index is not None:
@@ -267,6 +309,12 @@ class DynamicResourcesWithoutScore(
         found = state.get(DynamicResourcesState)
         if found is None:
             return Status.error(_STATE_NOT_FOUND)
+        for index in sorted(found.shared):
+            claim = found.claims[index]
+            assert claim.status.allocation is not None
+            found.allocations[index] = claim.status.allocation
+            found.pending_allocations.append(claim.metadata.uid)
+            self._tracker.share_pending_allocation(claim.metadata.uid)
         if not found.unallocated:
             return None
         try:
@@ -279,14 +327,16 @@ class DynamicResourcesWithoutScore(
             return Status.error(str(error))
         has_extended = on_node.extended is not None
         indices = [index for index in found.unallocated if index != found.extended_index or has_extended]
-        found.allocations = dict(zip(indices, allocations, strict=True))
         found.extended_claim = on_node.extended
-        for index, allocation in found.allocations.items():
+        groups = self._sharing_groups(pod)
+        for index, allocation in zip(indices, allocations, strict=True):
             claim = found.claims[index]
+            found.allocations[index] = allocation
             found.pending_allocations.append(claim.metadata.uid)
-            self._tracker.signal_pending_allocation(
-                msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation=allocation))
-            )
+            allocated = msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation=allocation))
+            self._tracker.signal_pending_allocation(allocated, groups)
+            if groups:
+                found.shared.add(index)
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -303,7 +353,8 @@ class DynamicResourcesWithoutScore(
             found.release_after_write = found.claims[written_index].metadata.uid
             self._updates.begin_release(found.release_after_write)
         for index, claim in enumerate(found.claims):
-            self._updates.undo_in_background(claim, pod, is_extended=index == found.extended_index)
+            if claim.metadata.uid not in found.groups:
+                self._updates.undo_in_background(claim, pod, is_extended=index == found.extended_index)
 
     # -- PreBind ---------------------------------------------------------------------------------------------------
 
@@ -326,13 +377,18 @@ class DynamicResourcesWithoutScore(
     def _is_schedulable_after_pod_change(self, pod: PodInfo, old: Any, new: PodInfo) -> bool:
         return new.uid == pod.uid and self.pre_enqueue(new).ok
 
+    def _is_schedulable_after_group_change(self, pod: PodInfo, old: Any, new: PodGroup) -> bool:
+        """Whether it is the pod's group, for which claims may have been generated."""
+        name = KUBERNETES.group_of(pod.pod)
+        return (pod.namespace, name) == (new.metadata.namespace, new.metadata.name) and self.pre_enqueue(pod).ok
+
     def _is_schedulable_after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> bool:
         # What is cheap comes first: a pod may have thousands of claims, and each of them thousands of events.
         if not _is_deallocated(old, new):
             if old is not None and old.status == new.status:
                 return False
             if self._usability.are_usable(pod):
-                return any(claim.metadata.uid == new.metadata.uid for claim in pod_resource_claims(pod, self._tracker))
+                return any(claim.metadata.uid == new.metadata.uid for claim in self.claim_lookup.claims_of(pod))
             return False
         return self._usability.are_usable(pod)
 

@@ -24,8 +24,11 @@ from kubestow.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
+from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.caches import BoundedCache
+from kubestow.cluster.pods.pod_groups import KUBERNETES
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.framework.interface import Handle
@@ -35,12 +38,15 @@ from kubestow.plugins.dynamic_resources.cel import SelectorError
 from kubestow.plugins.dynamic_resources.extended_resources import ExtendedResourceClaim, extended_resources
 from kubestow.plugins.dynamic_resources.former_allocators import device_pools
 from kubestow.plugins.dynamic_resources.pools import (
+    AccessibleDevices,
+    CandidateDevice,
     DevicesByNode,
     NodeSelectionError,
     Slices,
     matching_nodes,
 )
 from kubestow.plugins.dynamic_resources.requests import AllocationError, AllocationTimeout, Features
+from kubestow.plugins.dynamic_resources.suitable_devices import DeviceLeft, SuitableDevices
 from kubestow.plugins.dynamic_resources.taint_rules import TaintedSlices
 
 _CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims")
@@ -83,6 +89,11 @@ class DynamicResourcesState:
     claims: list[ResourceClaim] = field(default_factory=list)
     #: The index of the extended resource claim; None if the pod needs none.
     extended_index: int | None = None
+    #: The claims with a pending allocation that pods of the same group share. Those that another pod has allocated are
+    #: in ``claims`` as if that had been written.
+    shared: set[int] = field(default_factory=set)
+    #: The groups of the claims (by uid) that are reserved for a group instead of the pod.
+    groups: dict[str, PodGroup] = field(default_factory=dict)
 
     # Set by Filter.
     # Nodes differ in the extended resources that they lack, the keys of the next two; without such resources ().
@@ -123,11 +134,75 @@ class ClaimNotUsable(Exception):
         self.former = former or text
 
 
-def pod_resource_claims(pod: PodInfo, tracker: ResourceClaimTracker) -> list[ResourceClaim]:
-    """The claims in ``spec.resourceClaims``, in this order. Raises ClaimNotUsable."""
-    generated = _generated_names(pod)
-    claims = (_usable_claim(pod, reference, generated, tracker) for reference in pod.spec.resource_claims)
-    return [claim for claim in claims if claim is not None]
+class ClaimLookup:
+    """Finds the claims of pods. ``pod_groups`` are those that may have claims of their own; None if none may."""
+
+    def __init__(self, tracker: ResourceClaimTracker, pod_groups: Catalog[PodGroup] | None = None) -> None:
+        self.tracker, self._pod_groups = tracker, pod_groups
+
+    def group_of(self, pod: PodInfo, reference: PodResourceClaim) -> PodGroup | None:
+        """The pod group whose claim an entry of ``spec.resourceClaims`` is about; None if it is the pod's own."""
+        name = None if self._pod_groups is None else KUBERNETES.group_of(pod.pod)
+        if self._pod_groups is None or not name:
+            return None
+        group = self._pod_groups.get(pod.namespace, name)
+        return group if group is not None and reference in group.spec.resource_claims else None
+
+    def claims_of(self, pod: PodInfo) -> list[ResourceClaim]:
+        """The claims in ``spec.resourceClaims``, in this order. Raises ClaimNotUsable."""
+        generated = _generated_names(pod)
+        claims = (self.usable_claim(pod, reference, generated) for reference in pod.spec.resource_claims)
+        return [claim for claim in claims if claim is not None]
+
+    def group_claims(self, pod: PodInfo) -> dict[str, PodGroup]:
+        """The groups of the claims (by uid) that pods of a group share as that group's. Raises ClaimNotUsable."""
+        found: dict[str, PodGroup] = {}
+        for reference in pod.spec.resource_claims if self._pod_groups is not None else ():
+            group = self.group_of(pod, reference)
+            claim = None if group is None else self.usable_claim(pod, reference, {})
+            if group is not None and claim is not None:
+                found[claim.metadata.uid] = group
+        return found
+
+    def usable_claim(
+        self, pod: PodInfo, reference: PodResourceClaim, generated: Mapping[str, str | None]
+    ) -> ResourceClaim | None:
+        """The claim of one entry of ``spec.resourceClaims``; None if the pod needs none for it. Raises ClaimNotUsable.
+
+        ``generated`` are the names of the claims that were generated for the pod.
+        """
+        group = self.group_of(pod, reference)
+        name = _claim_name(pod, reference, generated) if group is None else _group_claim_name(group, reference)
+        if name is None:
+            return None
+        claim = self.tracker.get(pod.namespace, name)
+        if claim is None:
+            raise ClaimNotUsable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimNotUsable(f'resourceclaim "{name}" is being deleted')
+        owner = claim.metadata.controller
+        if reference.resource_claim_name is not None:
+            return claim
+        if group is not None and (owner is None or owner.uid != group.metadata.uid):
+            of_group = f"PodGroup {group.metadata.namespace}/{group.metadata.name} (PodGroup is not owner)"
+            raise ClaimNotUsable(f"ResourceClaim {claim.key} was not created for {of_group}")
+        if group is None and (owner is None or owner.uid != pod.uid):
+            raise ClaimNotUsable(
+                f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)",
+                former=f"ResourceClaim {claim.key} was not created for pod {pod.key} (pod is not owner)",
+            )
+        return claim
+
+
+def _group_claim_name(group: PodGroup, reference: PodResourceClaim) -> str | None:
+    """The name of a group's claim; None if the group needs none for this entry. Raises ClaimNotUsable."""
+    if reference.resource_claim_name is not None:
+        return reference.resource_claim_name
+    for status in group.status.resource_claim_statuses:
+        if status.name == reference.name:
+            return status.resource_claim_name
+    key = f"{group.metadata.namespace}/{group.metadata.name}"
+    raise ClaimNotUsable(f'pod group "{key}": ResourceClaim not created yet')
 
 
 def claim_names(pod: PodInfo) -> Iterator[str]:
@@ -145,8 +220,8 @@ def claim_names(pod: PodInfo) -> Iterator[str]:
 class ClaimUsability:
     """Whether the claims of pending pods are all usable, with one look-up as long as the same claim is not."""
 
-    def __init__(self, tracker: ResourceClaimTracker) -> None:
-        self._tracker = tracker
+    def __init__(self, lookup: ClaimLookup) -> None:
+        self._lookup = lookup
         self._by_uid: BoundedCache[str, _KnownClaims] = BoundedCache(_KEPT_NAMES)
 
     def are_usable(self, pod: PodInfo) -> bool:
@@ -157,7 +232,7 @@ class ClaimUsability:
             known = self._by_uid.put(pod.uid, _KnownClaims(pod, _generated_names(pod)), cost=1 + len(references))
         for position in chain(range(known.unusable, len(references)), range(known.unusable)):
             try:
-                _usable_claim(pod, references[position], known.generated, self._tracker)
+                self._lookup.usable_claim(pod, references[position], known.generated)
             except ClaimNotUsable:
                 known.unusable = position
                 return False
@@ -171,27 +246,6 @@ class _KnownClaims:
     pod: PodInfo
     generated: Mapping[str, str | None]
     unusable: int = 0
-
-
-def _usable_claim(
-    pod: PodInfo, reference: PodResourceClaim, generated: Mapping[str, str | None], tracker: ResourceClaimTracker
-) -> ResourceClaim | None:
-    """The claim of one entry of ``spec.resourceClaims``; None if the pod needs none for it. Raises ClaimNotUsable."""
-    name = _claim_name(pod, reference, generated)
-    if name is None:
-        return None
-    claim = tracker.get(pod.namespace, name)
-    if claim is None:
-        raise ClaimNotUsable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
-    if claim.metadata.deletion_timestamp is not None:
-        raise ClaimNotUsable(f'resourceclaim "{name}" is being deleted')
-    owner = claim.metadata.controller
-    if reference.resource_claim_name is None and (owner is None or owner.uid != pod.uid):
-        raise ClaimNotUsable(
-            f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)",
-            former=f"ResourceClaim {claim.key} was not created for pod {pod.key} (pod is not owner)",
-        )
-    return claim
 
 
 def _generated_names(pod: PodInfo) -> dict[str, str | None]:
@@ -354,6 +408,54 @@ class ClaimFilter:
         if solution is None:
             return None
         return NodeAllocation(to_allocate.claims, solution, state.extended_claims.get(resources))
+
+    # -- trials ----------------------------------------------------------------------------------------------------
+
+    def devices_by_node(self) -> DevicesByNode:
+        """The devices that each node can access. Raises NodeSelectionError."""
+        return self._pools.by_node()
+
+    def device_states(self, by_node: DevicesByNode) -> NDArray[np.intp]:
+        """Equal for entries of ``by_node.devices`` on which the same claims get the same devices, intp."""
+        return self._allocator.device_states(by_node)
+
+    def claims_by_node(
+        self, state: DynamicResourcesState, pod: PodInfo, nodes: Nodes
+    ) -> Iterator[tuple[NDArray[np.intp], Sequence[ResourceClaim] | None]]:
+        """The claims that a pod needs devices for, each time with the nodes (positions, intp) on which it does.
+
+        They differ by the extended resources that the nodes lack. None for nodes on which the pod cannot be.
+        """
+        index = state.extended_index
+        extended = None if index is None else state.claims[index]
+        in_spec = [state.claims[number] for number in state.unallocated if number != index]
+        for positions, resources in self._by_backed_resources(state, pod, nodes):
+            if resources is None or (extended is not None and extended.spec.devices.requests):
+                yield positions, None
+            elif extended is None or extended.status.allocation is not None or not resources:
+                yield positions, in_spec
+            else:
+                claim = self._extended_resources.with_requests(extended, pod, resources).claim
+                yield positions, [*in_spec, claim]
+
+    def allocate_on(self, claims: Sequence[ResourceClaim], row: int) -> list[AllocationResult] | None:
+        """The allocations that claims get together on the node of a row; None if there are none."""
+        to_allocate = self._allocator.prepare(claims, slices_version=self._slices.version)
+        try:
+            solution = self._allocator.allocate(to_allocate, self._pools.by_node().of_row(row))
+            if solution is None:
+                return None
+            return solution.allocation_results(claims, self._handle.cluster.nodes.names[row], self._features)
+        except (AllocationError, NodeSelectionError, SelectorError):
+            return None
+
+    def suitable_devices(self, claim: ResourceClaim, devices: AccessibleDevices) -> list[SuitableDevices]:
+        """The devices that suit each request of a claim; none at all if the claim cannot be allocated there."""
+        return self._allocator.suitable_devices(claim, devices)
+
+    def what_is_left(self, candidate: CandidateDevice) -> DeviceLeft:
+        """What is left of a device."""
+        return self._allocator.what_is_left(candidate)
 
     def sum_over_claims(
         self, state: DynamicResourcesState, pod: PodInfo, nodes: Nodes, score: Callable[[ResourceClaim, set[str]], int]

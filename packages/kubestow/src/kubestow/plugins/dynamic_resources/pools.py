@@ -81,6 +81,12 @@ class PooledDevice:
         self._cel_device: CELDevice | None = None
         self._matches: dict[str, bool | SelectorError] = {}
 
+    @property
+    def node_name(self) -> str:
+        """The only node that can access the device; empty if there may be several."""
+        spec = self.slice.spec
+        return self.device.node_name if spec.per_device_node_selection else spec.node_name
+
     def attribute(self, name: str) -> DeviceAttribute | None:
         """An attribute by its fully qualified name; attributes without a domain belong to the driver's."""
         attribute = self.device.attributes.get(name)
@@ -109,6 +115,10 @@ class PooledDevice:
             if not result:
                 return False
         return True
+
+    def share_matches(self, other: PooledDevice) -> None:
+        """Share the results of selectors with a device that has the same driver, attributes and capacity."""
+        self._matches = other._matches
 
     def _evaluate(self, expression: str, compiled: SelectorCache) -> bool | SelectorError:
         try:
@@ -185,8 +195,8 @@ class PublishedSlice:
         self.devices: tuple[PooledDevice, ...] = ()
         self.shared_counters: list[tuple[str, dict[str, int]]] = []
         self.invalid_reason = ""
-        #: The devices as published: equal for slices of nodes that have equal devices.
-        self.content: bytes = _encode(spec.devices)
+        #: The devices as published, and whether for one node: equal for slices of nodes that have equal devices.
+        self.content: bytes = _encode((bool(spec.node_name), spec.devices))
         try:
             self.devices = tuple(PooledDevice(source, device) for device in spec.devices)
             self.shared_counters = [
@@ -195,6 +205,12 @@ class PublishedSlice:
             ]
         except InvalidQuantity as error:
             self.invalid_reason = f"slice {self.name}: {error}"
+
+    def share_with(self, other: PublishedSlice) -> None:
+        """Share what is known about the devices of another slice of the driver, with equal content."""
+        self.content = other.content
+        for own, device in zip(self.devices, other.devices, strict=False):  # those of an invalid slice are left out
+            own.share_matches(device)
 
     @property
     def generation(self) -> int:
@@ -267,14 +283,17 @@ class PublishedSlices:
         if self.version == self._catalog.version:
             return
         before = self._by_name
-        contents: dict[bytes, bytes] = {}
+        #: The first slice with each content, by the driver.
+        firsts: dict[tuple[str, bytes], PublishedSlice] = {}
         self._by_name, self.node_local, self.multi_node, self.by_pool = {}, {}, [], {}
         self.shared_counters = {}
         for source in self._catalog:
             published = before.get(source.metadata.name)
             if published is None or published.source is not source:
                 published = PublishedSlice(source)
-            published.content = contents.setdefault(published.content, published.content)
+            first = firsts.setdefault((published.pool.driver, published.content), published)
+            if first is not published:
+                published.share_with(first)
             self._by_name[published.name] = published
             self.by_pool.setdefault(published.pool, []).append(published)
             if not self.partitionable_devices and self._needs_partitionable_devices(published):
@@ -317,6 +336,11 @@ class CandidateDevice:
     device: PooledDevice
     pool: DevicePool
     accessible: bool
+
+    @property
+    def shares_counters_across_nodes(self) -> bool:
+        """Whether the device consumes counters that devices elsewhere may consume as well."""
+        return bool(self.device.consumes_counters) and self.pool.content is None
 
 
 @dataclass(slots=True, eq=False)
@@ -372,6 +396,8 @@ class DevicesByNode:
     devices: list[AccessibleDevices]
     #: Per row of the node table the position in ``devices``, intp.
     positions: NDArray[np.intp]
+    #: Per row a number, intp, equal for nodes that can access the same devices of slices without a node name.
+    reaches: NDArray[np.intp]
 
     def of_row(self, row: int) -> AccessibleDevices:
         """The devices that the node of a row can access."""
@@ -396,7 +422,7 @@ class DevicePools:
         self._binding_conditions_last = binding_conditions_last
         #: The versions of slices and nodes for which ``_by_node`` holds.
         self._versions = (-1, -1)
-        self._by_node = DevicesByNode([], np.empty(0, np.intp))
+        self._by_node = DevicesByNode([], np.empty(0, np.intp), np.empty(0, np.intp))
         self._multi_node: list[PublishedSlice] = []
         #: The pools with shared counters as seen from nodes that can access nothing else of them, if that is incomplete
         #: or invalid: these fail some claims on every node. With the slices of the pool.
@@ -424,10 +450,13 @@ class DevicePools:
         self._unusable = dict(self._find_unusable())
         self._multi_node, self._gathered = multi_node, {}
         numbers: dict[AccessibleDevices, int] = {}
-        positions = np.empty(len(nodes), np.intp)
+        positions, reaches = np.empty(len(nodes), np.intp), np.empty(len(nodes), np.intp)
+        reach_of: dict[bytes, int] = {}
         for row, name in enumerate(self._table.names):
             node_local = self._slices.node_local.get(name, [])
-            key = (name if node_local else "", table[row].tobytes())
+            selected = table[row].tobytes()
+            reaches[row] = reach_of.setdefault(selected, len(reach_of))
+            key = (name if node_local else "", selected)
             gathered = self._gathered.get(key)
             if gathered is None:
                 gathered = before.get(key)
@@ -435,7 +464,7 @@ class DevicePools:
                     gathered = self._gather(node_local, table[row], selections)
                 self._gathered[key] = gathered
             positions[row] = numbers.setdefault(gathered.devices, len(numbers))
-        return DevicesByNode(list(numbers), positions)
+        return DevicesByNode(list(numbers), positions, reaches)
 
     def _is_current(self, gathered: _Gathered, node_local: Sequence[PublishedSlice]) -> bool:
         """Whether devices are made of the slices that there are now; slices that have not changed stay the same."""
@@ -516,8 +545,9 @@ class DevicePools:
             return DevicePool(pool, invalid_reason=invalid_reason)
         complete = DevicePool(pool, inaccessible=tuple(of_other_slices), shared_counters=dict(counters))
         complete.candidates = tuple(CandidateDevice(device, complete, device not in inaccessible) for device in devices)
-        if not (counters or of_other_slices or inaccessible):
-            complete.content = tuple(published.content for published in accessible)
+        if not (of_other_slices or inaccessible):
+            contents = tuple(published.content for published in accessible)
+            complete.content = (*contents, _encode(complete.shared_counters)) if counters else contents
         return complete
 
     def _slice_order(self, published: PublishedSlice) -> Any:

@@ -26,6 +26,7 @@ from kubestow.api.core import PodExtendedResourceClaimStatus
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.reports import EventType
 from kubestow.api.resource import EXTENDED_RESOURCE_CLAIM, FINALIZER, AllocationResult, ResourceClaim
+from kubestow.cluster.pods.pod_groups import KUBERNETES
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, Unreachable
 from kubestow.framework.interface import Handle
@@ -81,7 +82,7 @@ class ClaimBinder:
         try:
             for index in range(len(state.claims)):
                 state.claims[index] = await self._updates.latest(state.claims[index])
-                if not state.claims[index].is_reserved_for(pod.uid):
+                if not state.claims[index].is_reserved_for(Consumer.of(pod, state, index).uid):
                     state.writing = index, state.claims[index].metadata.uid
                     await self._handle.shield(self._write(state, index, pod))
         except ClaimUpdateFailed as error:
@@ -110,7 +111,8 @@ class ClaimBinder:
                 self._tracker.remove_pending_allocation(uid)
             if state.release_after_write is not None:
                 is_extended = index == state.extended_index
-                self._updates.undo_in_background(state.claims[index], pod, is_extended=is_extended)
+                if uid not in state.groups:
+                    self._updates.undo_in_background(state.claims[index], pod, is_extended=is_extended)
                 self._updates.end_release(state.release_after_write)
                 self._on_devices_freed()
 
@@ -123,7 +125,9 @@ class ClaimBinder:
             claim = state.claims[index] = await self._updates.create_extended(pod, extended)
         if state.release_after_write is not None:
             return
-        state.claims[index] = await self._updates.bind(claim, pod, allocation)
+        is_shared = index in state.shared
+        consumer = Consumer.of(pod, state, index)
+        state.claims[index] = await self._updates.bind(claim, consumer, allocation, is_shared=is_shared)
         if extended is not None and state.release_after_write is None:
             await self._updates.report_extended(pod, state.claims[index], extended)
 
@@ -171,12 +175,36 @@ class ClaimUpdateFailed(Exception):
     """A claim could not be written; the text names the claim and the problem."""
 
 
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """What a claim is reserved for: a pod, or the pod group whose claim it is."""
+
+    name: str
+    uid: str
+    resource: str = "pods"
+    api_group: str = ""
+
+    @classmethod
+    def of(cls, pod: PodInfo, state: DynamicResourcesState, index: int) -> Consumer:
+        """The consumer of a claim of a pod."""
+        group = state.groups.get(state.claims[index].metadata.uid)
+        if group is None:
+            return cls(pod.name, pod.uid)
+        return cls(group.metadata.name, group.metadata.uid, "podgroups", KUBERNETES.name)
+
+    @property
+    def reference(self) -> dict[str, str]:
+        """The entry of ``status.reservedFor``."""
+        of_group = {"apiGroup": self.api_group} if self.api_group else {}
+        return of_group | {"resource": self.resource, "name": self.name, "uid": self.uid}
+
+
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class _Turns:
-    """The updates of one claim: the lock of the one in progress, and the pods that wait for a reservation."""
+    """The updates of one claim: the lock of the one in progress, and the consumers that wait for a reservation."""
 
     lock: AbstractAsyncContextManager[Any]
-    waiting: dict[str, PodInfo] = field(default_factory=dict)
+    waiting: dict[str, Consumer] = field(default_factory=dict)
 
 
 class ClaimUpdates:
@@ -198,43 +226,52 @@ class ClaimUpdates:
 
     # -- binding ---------------------------------------------------------------------------------------------------
 
-    async def bind(self, claim: ResourceClaim, pod: PodInfo, allocation: AllocationResult | None) -> ResourceClaim:
-        """Reserve a claim for a pod and, unless it is None, write its allocation. Raises ClaimUpdateFailed."""
+    async def bind(
+        self, claim: ResourceClaim, consumer: Consumer, allocation: AllocationResult | None, *, is_shared: bool = False
+    ) -> ResourceClaim:
+        """Reserve a claim and, unless it is None, write its allocation. Raises ClaimUpdateFailed.
+
+        An allocation that ``is_shared`` with other pods is written by the first of them.
+        """
         turns = self._turns.setdefault(claim.metadata.uid, _Turns(self._handle.lock()))
-        if allocation is None:
-            turns.waiting[pod.uid] = pod
+        joins_others = allocation is None or is_shared
+        if joins_others:
+            turns.waiting[consumer.uid] = consumer
         try:
             async with turns.lock:
                 known = self._tracker.get(claim.metadata.namespace, claim.metadata.name)
-                if allocation is None and known is not None and known.is_reserved_for(pod.uid):
+                if joins_others and known is not None and known.is_reserved_for(consumer.uid):
                     return known  # by the patch of another pod
                 latest = await self.latest(claim)
-                others = [p for uid, p in turns.waiting.items() if uid != pod.uid and not latest.is_reserved_for(uid)]
-                if allocation is None and others:
+                waiting = turns.waiting.items()
+                others = [c for uid, c in waiting if uid != consumer.uid and not latest.is_reserved_for(uid)]
+                if joins_others and others:
                     try:
-                        return await self._bind(latest, [pod, *others], None)
+                        return await self._bind(
+                            latest, [consumer, *others], _unless_written(allocation, latest, is_shared)
+                        )
                     except ClaimUpdateFailed:
                         latest = await self.latest(claim)  # the cause may be another pod
-                return await self._bind(latest, [pod], allocation)
+                return await self._bind(latest, [consumer], _unless_written(allocation, latest, is_shared))
         finally:
-            turns.waiting.pop(pod.uid, None)
+            turns.waiting.pop(consumer.uid, None)
 
     async def _bind(
-        self, claim: ResourceClaim, pods: Sequence[PodInfo], allocation: AllocationResult | None
+        self, claim: ResourceClaim, consumers: Sequence[Consumer], allocation: AllocationResult | None
     ) -> ResourceClaim:
         """Try :meth:`_bind_once` again after conflicts with other clients."""
         for _ in range(_MAX_TRIES - 1):
             try:
-                return await self._bind_once(claim, pods, allocation)
+                return await self._bind_once(claim, consumers, allocation)
             except ClaimUpdateFailed as error:
                 if not isinstance(error.__cause__, APIError) or error.__cause__.code != _CONFLICT:
                     raise
             await self._handle.pause_after_conflict()
             claim = await self._read(claim)
-        return await self._bind_once(claim, pods, allocation)
+        return await self._bind_once(claim, consumers, allocation)
 
     async def _bind_once(
-        self, claim: ResourceClaim, pods: Sequence[PodInfo], allocation: AllocationResult | None
+        self, claim: ResourceClaim, consumers: Sequence[Consumer], allocation: AllocationResult | None
     ) -> ResourceClaim:
         _check_unchanged(claim, allocation)
         if allocation is not None and FINALIZER not in claim.metadata.finalizers:
@@ -242,22 +279,24 @@ class ClaimUpdates:
             patch["metadata"]["finalizers"] = [FINALIZER]
             adding = self._handle.resource_claims.patch(claim, patch)
             claim = await _with_context(f"add finalizer to claim {claim.key}", adding)
-        patch = _preconditions(claim) | {"status": self._bound_status(claim, pods, allocation)}
+        patch = _preconditions(claim) | {"status": self._bound_status(claim, consumers, allocation)}
         try:
             written = await self._handle.resource_claims.patch(claim, patch, subresource="status")
         except (APIError, Unreachable) as error:
             written = await self._read(claim) if error.in_doubt else claim
-            if not all(written.is_reserved_for(pod.uid) for pod in pods) or written.status.allocation is None:
+            if (
+                not all(written.is_reserved_for(consumer.uid) for consumer in consumers)
+                or written.status.allocation is None
+            ):
                 what = "reservation" if allocation is None else "allocation and reservation"
                 raise ClaimUpdateFailed(f"add {what} to claim {claim.key}: {error}") from error
         self._tracker.assume_after_api_call(written)
         return written
 
     def _bound_status(
-        self, claim: ResourceClaim, pods: Sequence[PodInfo], allocation: AllocationResult | None
+        self, claim: ResourceClaim, consumers: Sequence[Consumer], allocation: AllocationResult | None
     ) -> dict[str, Any]:
-        users = [{"resource": "pods", "name": pod.name, "uid": pod.uid} for pod in pods]
-        status: dict[str, Any] = {"reservedFor": users}
+        status: dict[str, Any] = {"reservedFor": [consumer.reference for consumer in consumers]}
         if allocation is not None:
             status["allocation"] = msgspec.to_builtins(allocation)
         bound = allocation or claim.status.allocation
@@ -371,6 +410,16 @@ class ClaimUpdates:
             claim = await self._handle.resource_claims.patch(claim, patch)
         await self._handle.resource_claims.delete(claim)
         self._tracker.assume_deleted(claim)
+
+
+def _unless_written(
+    allocation: AllocationResult | None, claim: ResourceClaim, is_shared: bool
+) -> AllocationResult | None:
+    """An allocation that is to be written; None if it is shared, and another pod has written it."""
+    written = claim.status.allocation
+    if not is_shared or allocation is None or written is None:
+        return allocation
+    return None if written.devices.results == allocation.devices.results else allocation
 
 
 def _check_unchanged(claim: ResourceClaim, allocation: AllocationResult | None) -> None:

@@ -119,6 +119,27 @@ class AllocationSearch:
         """Whether a device matches a request, as far as its other devices are irrelevant. Raises SelectorError."""
         return request.matches(candidate, self._selectors, self._features) and self._has_capacity(request, candidate)
 
+    def may_match(self, request: ResolvedRequest, candidate: CandidateDevice) -> bool | None:
+        """Whether a search can give a device to a request; None if its selectors or quantities are invalid."""
+        device = candidate.device
+        if not request.has_admin_access and self._is_allocated(device.id):
+            return False
+        prevents = self._features.taints and not device.consumes_counters
+        consumed = self._tracker.devices.consumed_capacity(device.id)
+        try:
+            return (
+                request.matches(candidate, self._selectors, self._features)
+                and (not prevents or self._is_tolerated(request, device))
+                and (
+                    not self._features.consumable_capacity
+                    or has_capacity(
+                        device, request.selection.capacity, consumed, has_fractions=self._features.fractional_ranges
+                    )
+                )
+            )
+        except (SelectorError, InvalidQuantity):
+            return None
+
     # -- backtracking ----------------------------------------------------------------------------------------------
 
     def _allocate_request(self, claim_index: int, request_index: int) -> bool:
@@ -258,34 +279,13 @@ class AllocationSearch:
         dead_ends = DeadEnds(
             candidates,
             self._claims,
-            may_match=self._may_match,
+            may_match=self.may_match,
             has_side_effects=has_counters or any(map(_has_side_effects, self._claims)),
             are_shared=features.consumable_capacity
             and any(candidate.device.device.allow_multiple_allocations for candidate in candidates),
         )
         dead_ends.reach(self._reached)
         return dead_ends
-
-    def _may_match(self, request: ResolvedRequest, candidate: CandidateDevice) -> bool | None:
-        """Whether a search can give a device to a request; None if its selectors or quantities are invalid."""
-        device = candidate.device
-        if not request.has_admin_access and self._is_allocated(device.id):
-            return False
-        prevents = self._features.taints and not device.consumes_counters
-        consumed = self._tracker.devices.consumed_capacity(device.id)
-        try:
-            return (
-                request.matches(candidate, self._selectors, self._features)
-                and (not prevents or self._is_tolerated(request, device))
-                and (
-                    not self._features.consumable_capacity
-                    or has_capacity(
-                        device, request.selection.capacity, consumed, has_fractions=self._features.fractional_ranges
-                    )
-                )
-            )
-        except (SelectorError, InvalidQuantity):
-            return None
 
     def _devices_in_use(self) -> list[tuple[int, Hashable]]:
         """The positions of the devices that the search has allocated, with what is in use of each."""

@@ -31,7 +31,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import EventRegistration, HintKeys, Invalidation, on
-from kubestow.framework.gang import Gang, GangOutcome, GangPlugin, GroupTerms, Role, Segments
+from kubestow.framework.gang import Gang, GangOutcome, GangPlugin, GroupTerms, Preference, Role, Segments
 from kubestow.framework.interface import Handle, Permission, PermitPlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.rules.minors import Behaviour
@@ -226,6 +226,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
             self._terms(name, group),
             roles=self._pod_groups.roles(group, members),
             segments=_segments_of(group),
+            preferences=_preferences_of(group),
         )
 
     def _terms(self, name: PodGroupName, group: Any) -> GroupTerms | None:
@@ -282,6 +283,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
             self._terms_of(group.spec) if level == 1 else None,
             tuple(children),
             1 if gang is None else gang.min_group_count,
+            preferences=_preferences_of(group),
         )
 
     def _members_of(self, names: Sequence[PodGroupName]) -> Members:
@@ -480,16 +482,44 @@ DEFAULT_SCHEDULE_TIMEOUT = 300.0
 SEGMENT_SIZE, SEGMENT_TOPOLOGY = "kubestow.dev/segment-size", "kubestow.dev/segment-topology"
 """Annotations of a pod group of any API: how many pods a segment has, and the key of the node label of its domain."""
 
+PREFERRED_TOPOLOGY = "kubestow.dev/preferred-topology"
+"""Annotation with keys of node labels, the best first: the group is in one domain of a key if it fits there."""
+
+SEGMENT_PREFERRED_TOPOLOGY = "kubestow.dev/segment-preferred-topology"
+"""The same for each segment; without ``segment-topology`` the pods may be anywhere if the segments fit nowhere."""
+
 
 def _segments_of(group: Any) -> Segments | None:
-    """The segments that a group asks for by annotations. Raises ValueError, which is an error of its pods."""
+    """The segments that a group requires by annotations. Raises ValueError, which is an error of its pods."""
     annotations = group.metadata.annotations
     size, key = annotations.get(SEGMENT_SIZE, ""), annotations.get(SEGMENT_TOPOLOGY, "")
-    if not size and not key:
+    preferred = annotations.get(SEGMENT_PREFERRED_TOPOLOGY, "")
+    if not size and not key and not preferred:
         return None
-    if not key or not size.isdecimal() or not int(size):
+    if not (key or preferred) or not size.isdecimal() or not int(size):
         raise ValueError(f'{SEGMENT_SIZE} is "{size}" and {SEGMENT_TOPOLOGY} is "{key}", expected a number and a key')
-    return Segments(key, int(size))
+    return Segments(key, int(size)) if key else None
+
+
+def _preferences_of(group: Any) -> tuple[Preference, ...]:
+    """The terms that a group prefers by annotations to those that it requires, the best first.
+
+    A narrow domain of the whole group comes before narrow domains of its segments.
+    """
+    annotations = group.metadata.annotations
+    levels = _keys(annotations.get(PREFERRED_TOPOLOGY, ""))
+    of_segments = _keys(annotations.get(SEGMENT_PREFERRED_TOPOLOGY, ""))
+    if not levels and not of_segments:
+        return ()
+    required = _segments_of(group)
+    size = int(annotations.get(SEGMENT_SIZE, "0"))
+    segments = [*(Segments(key, size) for key in of_segments), required]
+    return tuple(Preference(level, each) for level in (*levels, "") for each in segments)[:-1]
+
+
+def _keys(text: str) -> list[str]:
+    """The keys in an annotation, separated by commas."""
+    return [key.strip() for key in text.split(",") if key.strip()]
 
 
 class PodGroupLister:

@@ -31,6 +31,7 @@ from kubestow.framework.gang import (
     PlacementGeneratePlugin,
     PlacementScorePlugin,
     Proposal,
+    placements_by_label,
 )
 from kubestow.framework.interface import Handle, normalized
 from kubestow.framework.status import Status
@@ -83,7 +84,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
         current = self._current_domain(gang, key)
         if isinstance(current, Status):
             return current
-        return _domains(nodes, key, current)
+        return placements_by_label(nodes, key, current)
 
     def _current_domain(self, gang: Gang, key: str) -> str | Status | None:
         """The one domain of the placed members, None without any; an error if there is not exactly one."""
@@ -129,17 +130,6 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
         """Whether the deleted pod was of the same group; without placed members the group can use another domain."""
         groups = self.handle.cluster.pod_groups
         return not set(groups.memberships(pod)).isdisjoint(groups.memberships(old))
-
-
-def _domains(nodes: Nodes, key: str, only: str | None) -> list[Placement]:
-    """A placement for each value of a node label, sorted by value; for one value only if that is given."""
-    ids, values = nodes.label(key), nodes.label_values(key)
-    positions = np.argsort(ids, kind="stable")
-    numbers, starts = np.unique(ids[positions], return_index=True)
-    domains = zip(numbers.tolist(), np.split(positions, starts[1:]), strict=True)
-    present = {value: of_value for number, of_value in domains if (value := values[number]) is not None}
-    chosen = sorted(present) if only is None else [only] if only in present else []
-    return [Placement(value, nodes.select(present[value])) for value in chosen]
 
 
 class PodGroupPodsCount(PlacementScorePlugin):

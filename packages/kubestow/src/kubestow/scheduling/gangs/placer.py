@@ -365,7 +365,7 @@ class GangPlacer:
     async def place(self, attempt: GangAttempt) -> MemberPlacement | Status:
         """Place the members: in the best topology placement of the gang, or anywhere. Raises PluginError."""
         pods = [queued.info for queued in attempt.pods]
-        placements = attempt.profile.gangs.generate_placements(attempt.gang, pods, self._cluster.all_nodes())
+        placements = attempt.profile.gangs.generate_placements(attempt.gang, pods, self._cluster)
         if placements is None:
             return await self._place_within(attempt, WHOLE_CLUSTER)
         if isinstance(placements, Status):

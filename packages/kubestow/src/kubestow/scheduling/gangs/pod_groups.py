@@ -161,7 +161,7 @@ class PodGroupPlacer(GangPlacer):
             members.undo()
             return Assignments([(each.queued, each.node_name) for each in members.placed], members.failures)
         pods = [queued.info for queued in attempt.pods]
-        placements = attempt.profile.gangs.generate_placements(attempt.gang, pods, self._cluster.all_nodes())
+        placements = attempt.profile.gangs.generate_placements(attempt.gang, pods, self._cluster)
         if isinstance(placements, Status):
             return placements
         if placements is None:
@@ -228,7 +228,7 @@ class _TreePlacer:
         """Place a group on some nodes (None: all), in its best placement; if it does not fit, nothing is placed."""
         self._reasons.pop(gang.name, None)
         gangs, pods = self._attempt.profile.gangs, [queued.info for queued in self._pods_of(gang)]
-        placements = gangs.generate_placements(gang, pods, self._nodes(names))
+        placements = gangs.generate_placements(gang, pods, self._cluster, self._nodes(names))
         if placements is None:
             return await self._place_within(gang, names)
         if isinstance(placements, Status):

@@ -55,7 +55,7 @@ class GangSchedulingCycle:
         if self._requeue_if_hopeless(attempt):
             return attempt.outcome
         try:
-            members = await self._placer.place(attempt)
+            members = await self._place(attempt)
         except PluginError as error:
             members = Status.error(str(error))
         if isinstance(members, Status):
@@ -67,6 +67,35 @@ class GangSchedulingCycle:
             members.undo()
             await self._fall_back(attempt, placeable)
         return attempt.outcome
+
+    async def _place(self, attempt: GangAttempt) -> MemberPlacement | Status:
+        """Place the members by the best of the gang's preferences by which it fits, or else as it requires.
+
+        A plugin that finds nodes for gangs knows that better than a try pod after pod. Raises PluginError.
+        """
+        gang, gangs = attempt.gang, attempt.profile.gangs
+        if not gang.has_preferences:
+            return await self._placer.place(attempt)
+        found = await self._placer.place_as_found(attempt)
+        if not isinstance(found, Status):
+            return found
+        if found.code is Code.PENDING:
+            attempt.search = found
+            return found
+        *preferred, required = gang.levels()
+        for attempt.gang in preferred:
+            members = await self._placer.place(attempt)
+            if not isinstance(members, Status):
+                if self._has_enough(attempt, members):
+                    # The members beyond the minimum count are not bound to a preference.
+                    placements = gangs.generate_placements(required, [q.info for q in attempt.pods], self._cluster)
+                    attempt.placement_count = None if placements is None else attempt.placement_count
+                    attempt.gang = replace(gang, min_count=attempt.gang.min_count)
+                    return members
+                members.undo()
+            attempt.failures, attempt.placement_count = [], None
+        attempt.gang = gang
+        return await self._placer.place(attempt)
 
     async def _fall_back(self, attempt: GangAttempt, placeable: int) -> None:
         """Have a plugin find nodes where the gang does not fit pod after pod, or else preempt."""

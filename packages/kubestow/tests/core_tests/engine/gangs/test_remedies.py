@@ -89,7 +89,7 @@ def test_the_proposed_number_of_pods_is_the_largest(seed: int) -> None:
     scheduler, profile = offline_scheduler(nodes, pods, [group])
     gang = profile.gangs.gang_of(scheduler.cache.shapes.info(pods[0]))
     assert gang is not None
-    most = most_placed(scheduler, gang, len(pods))
+    most = most_placed(scheduler, gang, len(pods), [each.metadata.name for each in nodes])
 
     found = changes(nodes, pods, group)
 

@@ -12,7 +12,7 @@ ZONES = {"n0": "a", "n1": "b"}
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-def test_a_gang_is_placed_if_and_only_if_the_plain_model_places_it(feature: str) -> None:
+def test_a_gang_is_placed_if_and_only_if_it_can_be(feature: str) -> None:
     assert [found for seed in range(60) if (found := difference(feature, seed))] == []
 
 
@@ -64,3 +64,12 @@ def test_groups_of_a_tree_are_each_in_one_zone() -> None:
     placed = {info.pod.metadata.name: name for info, name in search.find(gang).assignments}
 
     assert placed == {"x0": "n1", "x1": "n1", "y0": "n0", "y1": "n0"}
+
+
+def test_a_further_pod_is_placed_at_a_level_at_which_it_fits() -> None:
+    """The gang has enough pods already; the segments that it prefers would not be whole."""
+    old = {"old": "n0"}
+    case = Case({"n0": 2}, ZONES, [{"new": 2}], [1], {}, {}, existing=old, segments_prefer=["zone"], segment_size=3)
+    search, gang = case.gang()
+
+    assert [name for _, name in search.find(gang).assignments] == ["n0"]

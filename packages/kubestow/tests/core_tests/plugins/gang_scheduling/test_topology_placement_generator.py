@@ -45,7 +45,7 @@ class Groups(PluginHarness):
         return self.profiles["default-scheduler"].gangs
 
     def generated(self) -> dict[str, list[str]] | Status | None:
-        found = self.runtime.generate_placements(self.gang, [], self.cluster.all_nodes())
+        found = self.runtime.generate_placements(self.gang, [], self.cluster)
         return {p.name: p.nodes.names for p in found} if isinstance(found, Sequence) else found
 
     def proposal(self, name: str, *pods: Pod) -> Proposal:

@@ -76,7 +76,7 @@ def test_a_result_has_admin_access_tolerations_and_conditions() -> None:
     request = exactly(tolerations=tolerations, adminAccess=True)
     harness = DeviceHarness(NODE, slice_of(with_conditions), claim("c", request))
     harness.place(pod_with("c"))
-    (pending,) = harness.cluster.resource_claims._pending.values()
+    (pending,) = (each.claim for each in harness.cluster.resource_claims._pending.values())
     assert pending.status.allocation is not None
     assert msgspec.to_builtins(pending.status.allocation.devices.results) == [
         {
