@@ -58,7 +58,7 @@ class HeldPartitions:
         being tried for some seconds.
         """
         self._cluster, self._clock = cluster, clock
-        self._pods_known, self._attempted = pods, attempted
+        self._pod_store, self._attempted = pods, attempted
         self._changed, self._hold_back = changed, hold_back
         self.observer = observer
 
@@ -113,18 +113,20 @@ class HeldPartitions:
         ``held_back`` are pods that cost former holders their Lease, with the seconds for which they are not to be
         tried. Returns when its pods are scheduled, too.
         """
-        for pod, seconds in held_back.items():
-            self._hold_back(pod, seconds)
+        for key, seconds in held_back.items():
+            self._hold_back(key, seconds)
         self._nodes.add(partition)
         self._changed()
-        offered = [pod.uid for pod in self._pods_known.pods() if is_on_offer(pod) and self.of_pod(pod) == partition]
-        while partition in self._nodes and any(
-            (pod := self._pods_known.get(uid)) is not None and is_on_offer(pod) for uid in offered
-        ):
+        offered = [pod.uid for pod in self._pod_store.pods() if is_on_offer(pod) and self.of_pod(pod) == partition]
+        while partition in self._nodes and any(map(self._is_on_offer, offered)):
             await self._clock.sleep(_PAUSE)
         if partition in self._nodes:  # else it has been given up meanwhile
             self._pods.add(partition)
             self._changed()
+
+    def _is_on_offer(self, uid: str) -> bool:
+        pod = self._pod_store.get(uid)
+        return pod is not None and is_on_offer(pod)
 
     async def drain(self, partition: int) -> None:
         """Begin nothing more with the nodes and the pods of a partition; returns when nothing is in progress."""

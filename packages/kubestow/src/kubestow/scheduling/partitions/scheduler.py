@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from kubestow import config
+from kubestow.api.core import Node
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.configuration import PluginEntry
@@ -18,8 +19,10 @@ from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from kubestow.scheduling.decision.node_selection import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.environment import Environment, Leadership
-from kubestow.scheduling.events.handlers import EventHandlers
+from kubestow.scheduling.events.handlers import EventHandlers, Key
+from kubestow.scheduling.events.resources import NODES
 from kubestow.scheduling.extenders.stages import Extender
+from kubestow.scheduling.interfaces import Resource
 from kubestow.scheduling.partitions.held_partitions import HeldPartitions, is_on_offer, offered_node
 from kubestow.scheduling.partitions.plugin import CHANGED, NAME, WEIGHT, Partitions
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -28,6 +31,10 @@ from kubestow.scheduling.scheduler import Scheduler
 
 _ENTRY = PluginEntry(NAME, WEIGHT)
 _GANGS_OF_KUBERNETES = ("GangScheduling", "TopologyPlacementGenerator")
+
+
+#: After a node has come into another partition, until its pods are looked for; in seconds.
+_SECONDS_UNTIL_LOOK = 1.0
 
 
 class PartitionedSchedulingCycle(SchedulingCycle):
@@ -55,6 +62,20 @@ class PartitionedEventHandlers(EventHandlers):
     decline: Callable[[PodInfo], None]
     #: The pods that have been offered since offers were looked at last, by uid.
     offered: deque[str]
+    #: Called when a node belongs to another partition than before, and pods that are tied to it do.
+    membership_changed: Callable[[], None]
+
+    def _put_node(self, node: Node) -> None:
+        before = self.partitions.of_node(node.metadata.name)
+        super()._put_node(node)
+        if self.partitions.of_node(node.metadata.name) != before:
+            self.membership_changed()
+
+    def _deleted(self, resource: Resource, key: Key) -> None:
+        before = self.partitions.of_node(key[1]) if resource == NODES else None
+        super()._deleted(resource, key)
+        if before is not None and self.partitions.of_node(key[1]) != before:
+            self.membership_changed()
 
     def _put_pending_pod(self, old: PodInfo | None, info: PodInfo) -> None:
         uid = info.uid
@@ -136,7 +157,9 @@ class PartitionedScheduler(Scheduler):
         self.handlers.decline = plugins[0].decline
         self.handlers.partitions, self.handlers.queue = partitions, self.queue
         self._offered = self.handlers.offered = deque()
+        self.handlers.membership_changed = self._membership_changed
         self._receive_offer = self.handlers.offer_received
+        self._looks_soon = False
         partitions.attach(
             self.cluster,
             environment.clock,
@@ -164,6 +187,16 @@ class PartitionedScheduler(Scheduler):
                 if is_on_offer(pod):
                     self._receive_offer(pod)
         self._handle.report_change(CHANGED)
+
+    def _membership_changed(self) -> None:
+        """Look for the pods that this scheduler tries now, once for all nodes that change within a second."""
+        if not self._looks_soon:
+            self._looks_soon = True
+            self.environment.concurrency.call_later(_SECONDS_UNTIL_LOOK, self._look_again)
+
+    def _look_again(self) -> None:
+        self._looks_soon = False
+        self._partitions_changed()
 
     def _first_profile_plugins(self) -> Sequence[Any]:
         return next(iter(self.profiles.values())).plugins

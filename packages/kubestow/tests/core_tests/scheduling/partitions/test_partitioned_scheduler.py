@@ -435,3 +435,38 @@ def test_an_offer_of_a_pod_that_a_plugin_gates_here_is_declined() -> None:
             assert OFFER_ANNOTATION not in cluster.pod(offered.metadata.name).metadata.annotations
 
     run(scenario())
+
+
+def test_a_pod_that_is_tied_to_a_node_follows_its_node_into_another_partition() -> None:
+    """Its node is known after it, too, because pods and nodes have a watch each."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+
+    async def scenario() -> None:
+        for partition in range(2):
+            cluster = BoundBy()
+            async with schedulers(cluster, [0], [1]):
+                cluster.put(pod("daemon", affinity={"nodeAffinity": required}))
+                await asyncio.sleep(1.0)
+                cluster.put(in_partition(partition, "node-1"))
+                await asyncio.sleep(15.0)
+            assert cluster.bound_by == {"daemon": partition}
+
+    run(scenario())
+
+
+def test_an_offer_for_a_node_that_is_gone_is_declined_whatever_its_label_was() -> None:
+    async def scenario() -> None:
+        for partition in range(2):
+            cluster = BoundBy()
+            gone = in_partition(partition, "gone", cpu="1")
+            cluster.put(gone)
+            (offered,) = pods_of(1 - partition, 1, cpu="2")
+            async with schedulers(cluster, [0], [1]):
+                cluster.remove(gone)
+                annotations = {OFFER_ANNOTATION: "gone"}
+                cluster.put(replace(offered, metadata=replace(offered.metadata, annotations=annotations)))
+                await asyncio.sleep(15.0)
+            assert OFFER_ANNOTATION not in cluster.pod(offered.metadata.name).metadata.annotations
+
+    run(scenario())
