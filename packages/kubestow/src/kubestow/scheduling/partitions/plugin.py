@@ -49,9 +49,9 @@ CHANGED = ClusterEvent("kubestow.dev/Partitions", Action.UPDATE)
 
 _OTHER_PARTITION = Status.unresolvable("node(s) belong to other partitions")
 _SKIP = Status(Code.SKIP)
-#: For how long an answer to an offer is waited for before it is looked for without a change, in seconds; and the pause
-#: after an answer that could not be written.
-_LOOK_SECONDS, _PAUSE = 30.0, 1.0
+#: For how long an answer to an offer is waited for before it is looked for without a change, because partitions change
+#: hands without one; and the pause after a write that has failed; in seconds.
+_LOOK_SECONDS, _PAUSE = 1.0, 1.0
 
 
 class Partitions(FilterPlugin, ScorePlugin, ReservePlugin, BindPlugin):
@@ -184,4 +184,5 @@ class Partitions(FilterPlugin, ScorePlugin, ReservePlugin, BindPlugin):
             return None  # the offer has not been shown yet
         if offered_node(current) != node_name:
             return Offer.DECLINED
-        return Offer.WITHDRAWN if self.held.has_node(node_name) or not is_on_offer(current) else None
+        # If this scheduler has taken the node over since, there is no other one to answer.
+        return Offer.WITHDRAWN if self.held.may_bind_to(node_name) or not is_on_offer(current) else None

@@ -470,3 +470,23 @@ def test_an_offer_for_a_node_that_is_gone_is_declined_whatever_its_label_was() -
             assert OFFER_ANNOTATION not in cluster.pod(offered.metadata.name).metadata.annotations
 
     run(scenario())
+
+
+def test_a_partition_is_drained_although_a_pod_was_offered_to_it_before_it_was_taken_over() -> None:
+    """The pod waits for an answer of the holder of the node, which has become its own scheduler."""
+
+    async def scenario() -> None:
+        cluster = BoundBy()
+        cluster.put(in_partition(1, "other"))
+        held = HeldPartitions(2)
+        async with running_schedulers(cluster, held):
+            await held.take(0, {})
+            (offered,) = pods_of(0, 1)
+            cluster.put(offered)
+            await asyncio.sleep(1.0)
+            assert OFFER_ANNOTATION in cluster.pod(offered.metadata.name).metadata.annotations
+            await held.take(1, {})
+            async with asyncio.timeout(60.0):
+                await held.drain(1)
+
+    run(scenario())
