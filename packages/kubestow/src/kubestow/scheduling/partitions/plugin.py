@@ -161,17 +161,24 @@ class Partitions(FilterPlugin, ScorePlugin, ReservePlugin, BindPlugin):
     async def _may_be_offered(self, before: PodInfo, node_name: str) -> bool:
         """Write the offer. False if it has certainly not been made.
 
-        A write whose answer was lost is repeated: it conflicts with itself if it was made. So a conflict may be an
-        offer, which the next state of the pod shows.
+        A write whose answer was lost is repeated: it conflicts with itself if it was made. So a conflict after that is
+        an offer if the pod has changed since, and a first conflict is none.
         """
+        is_in_doubt = False
         while True:
             try:
                 await self.handle.patch(before.pod, {"metadata": {"annotations": {OFFER_ANNOTATION: node_name}}})
-                return True
             except (APIError, Unreachable) as error:
-                if not error.in_doubt:
-                    return isinstance(error, APIError) and error.code == 409
+                may_be_own = is_in_doubt and isinstance(error, APIError) and error.code == 409
+                if not error.in_doubt and not may_be_own:
+                    return False
+            else:
+                return True
+            is_in_doubt = True
             await self.handle.wait_for(lambda: None, _PAUSE)
+            current = self.pods.get(before.uid)
+            if current is None or current.metadata.resource_version != before.metadata.resource_version:
+                return True
 
     def _answer(self, before: PodInfo, node_name: str) -> Offer | None:
         """The answer to an offer as far as the watch has shown it; None if there is none yet."""
