@@ -141,7 +141,7 @@ WATCHES = [
 LEASES = [
     PlantedFault(
         "a lease is taken before it expires",
-        replaced(LeaderElector, "_left_to_other_holder", lambda self: 0.0),
+        replaced(LeaderElector, "left_to_other_holder", property(lambda self: 0.0)),
         required=(Part.ELECTION,),
     ),
     PlantedFault(

@@ -36,6 +36,11 @@ def test_no_invariant_is_violated_by_searches_for_gangs(seed: int) -> None:
     assert simulate(seed, required=[Part.GANG_SEARCH]).violations == []
 
 
+@pytest.mark.parametrize("seed", range(2, 7))
+def test_no_invariant_is_violated_by_schedulers_that_share_partitions(seed: int) -> None:
+    assert simulate(seed, required=[Part.PARTITIONS]).violations == []
+
+
 def test_searches_for_gangs_are_a_part_of_the_run_that_a_seed_reproduces() -> None:
     first, second = (simulate(203, required=[Part.GANG_SEARCH]) for _ in range(2))
     assert first.fingerprint == second.fingerprint

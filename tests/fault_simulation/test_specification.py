@@ -163,7 +163,7 @@ class _Cluster:
             is_leader=False,
             requests=[],
             running=SimpleNamespace(cancelled=lambda: True),
-            features=SimpleNamespace(gang_search=False),
+            features=SimpleNamespace(gang_search=False, partitions=0),
             scheduler=SimpleNamespace(cluster=self.cache),
             ledger=ReservationLedger(),
             bound=set(),
@@ -214,6 +214,17 @@ class _Cluster:
         self.process.alive = False
         return self
 
+    def with_partitions(self, *held: list[int]) -> Settled:
+        """Settled, with processes that hold these partitions."""
+        self.server.add_partitions(sum(map(len, held)))
+        features = SimpleNamespace(gang_search=False, partitions=len(self.server.partition_leases))
+        return self.settled(
+            *(
+                SimpleNamespace(is_leader=True, features=features, partitions=SimpleNamespace(held=partitions))
+                for partitions in held
+            )
+        )
+
     def with_storm(self) -> _Cluster:
         self.process.requests = [(0.01 * number, "WATCH /api/v1/pods") for number in range(100)]
         return self
@@ -231,6 +242,7 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     "only the leader writes": lambda: written(may_schedule=False),
     "a graceful stop waits for requests": lambda: cancelled(seconds=0.5),
     "only the leader binds": lambda: bound(may_schedule=False),
+    "pods that constrain each other have one scheduler": lambda: attempted(unknown_of_workload=["uid-b"]),
     "no pod is overtaken twice": lambda: attempted(overtaken=[Overtaken("b", 2)]),
     "attempts back off": lambda: attempted(at_once=MAX_AT_ONCE),
     "bindings back off": lambda: sent(times=[0.1 * number for number in range(7)]),
@@ -270,6 +282,7 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     "every schedulable gang is bound": lambda: _Cluster().with_gang_that_fits().settled(),
     "every pod that may preempt does": lambda: _Cluster().with_pod_that_may_preempt().settled(),
     "some scheduler leads": lambda: (cluster := _Cluster()).settled(cluster.process),
+    "partitions are shared evenly": lambda: _Cluster().with_partitions([0, 1], []),
     "a scheduler survives": lambda: _Cluster().ended().rested(),
     "the cache is what the server has": lambda: _Cluster().with_unknown_node().rested(),
     "nominations end": lambda: _Cluster().with_nomination_of_deleted_pod().rested(),
@@ -318,6 +331,14 @@ def test_a_cluster_that_has_settled_breaks_no_rule() -> None:
     cluster.process.is_leader = False
     assert list(violations(cluster.rested())) == []
     assert list(violations(cluster.settled())) == []
+
+
+def test_partitions_that_are_shared_evenly_break_no_rule_and_one_without_a_holder_does() -> None:
+    assert list(violations(_Cluster().with_partitions([0, 2], [1]))) == []
+    lost = _Cluster()
+    lost.server.add_partitions(1)
+    (violation,) = violations(replace(lost.with_partitions([0], [2]), server=lost.server))
+    assert "hold partitions [[0], [2]]" in violation
 
 
 def test_a_pod_is_overtaken_by_the_second_attempt_of_one_that_comes_after_it() -> None:

@@ -63,6 +63,13 @@ class Mark(StrEnum):
     LEASE_LOST_BEFORE_BINDING = "the lease changes hands between the placement of a pod and its binding"
     WRITE_WITHOUT_LEASE = "a write is held back because the lease has expired"
     STALLED_PAST_LEASE = "a plugin blocks a leader for longer than its lease lasts"
+    # -- partitions, if the schedulers share any
+    PARTITION_HANDED_OVER = "a partition is handed over to a scheduler that holds fewer"
+    PARTITION_TAKEN_OVER = "a partition is taken over whose holder was killed or lost its lease"
+    PARTITION_LOST_IN_BINDING = "a partition changes hands between the placement of a pod and its binding"
+    OFFER_ACCEPTED = "a pod is bound by the scheduler of a node that it was offered for"
+    OFFER_DECLINED = "the scheduler of a node declines a pod"
+    OFFER_OUTLIVES_PROCESS = "a scheduler ends while a pod of its partition is on offer"
     # -- processes
     KILLED_IN_BINDING = "a scheduler is killed while it binds pods"
     KILLED_IN_PREEMPTION = "a scheduler is killed while it evicts pods"
@@ -79,6 +86,19 @@ class Mark(StrEnum):
     # -- the queue
     ATTEMPT_OVER_BUDGET = "an attempt takes so long that other namespaces come first"
     FLUSHED = "a pod is tried again after minutes without an event"
+
+
+MARKS_OF_PARTITIONS = frozenset(
+    {
+        Mark.PARTITION_HANDED_OVER,
+        Mark.PARTITION_TAKEN_OVER,
+        Mark.PARTITION_LOST_IN_BINDING,
+        Mark.OFFER_ACCEPTED,
+        Mark.OFFER_DECLINED,
+        Mark.OFFER_OUTLIVES_PROCESS,
+    }
+)
+"""The marks of runs in which schedulers share partitions."""
 
 
 class Marks:

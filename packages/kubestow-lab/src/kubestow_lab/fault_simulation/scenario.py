@@ -34,6 +34,7 @@ class Part(StrEnum):
     STALLS = "stalls"
     RECORDS = "records"
     GANG_SEARCH = "gang search"
+    PARTITIONS = "partitions"
 
 
 _PROBABILITIES = {
@@ -50,6 +51,8 @@ _PROBABILITIES = {
 }
 #: Only if it is required: the plugin GangPlacementSearch of kubestow-contrib, and jobs whose pods differ in size.
 _NEEDS_GANGS = frozenset({Part.GANG_SEARCH})
+#: What partitions take the place of, or do not go with; they are a part only if they are required, too.
+_NOT_WITH_PARTITIONS = frozenset({Part.ELECTION, Part.EXTENDERS, Part.DEVICES, Part.GANGS, Part.STALLS, Part.RECORDS})
 #: The parts that only the default minor version has as they are simulated.
 _PARTS_OF_DEFAULT = frozenset({Part.DEVICES})
 _PROBABILITY_OF_DEFAULT = 0.5
@@ -86,6 +89,8 @@ class Scenario:
     minor: str = str(DEFAULT_MINOR)
     #: The scheduler names of each process.
     processes: tuple[tuple[str, ...], ...] = (("one",),)
+    #: The number of partitions that the processes share, 0 if they share none.
+    partitions: int = 0
     #: Upper limits of the numbers of nodes and pods, except pods of gangs.
     nodes: int = 3
     pods: int = 10
@@ -137,6 +142,8 @@ class Scenario:
                 return replace(kept, processes=self.processes[:1])
             case Part.SERVER_CLOCK:
                 return replace(kept, clock_offset=0.0)
+            case Part.PARTITIONS:
+                return replace(kept, partitions=0, processes=self.processes[:1])
             case _:
                 return kept
 
@@ -182,9 +189,13 @@ def draw(seed: int, required: Collection[Part] = (), *, is_recorded: bool = Fals
         required = _ordered({*required, Part.GANGS})
     random = Random(f"{seed} world")
     parts = {part for part, probability in _PROBABILITIES.items() if random.random() < probability or part in required}
-    has_records = not is_recorded and (
-        Part.RECORDS in required
-        or (Part.STALLS not in required and Random(f"{seed} records").random() < _PROBABILITY_OF_RECORDS)
+    has_records = (
+        Part.PARTITIONS not in required
+        and not is_recorded
+        and (
+            Part.RECORDS in required
+            or (Part.STALLS not in required and Random(f"{seed} records").random() < _PROBABILITY_OF_RECORDS)
+        )
     )
     is_recorded |= has_records
     if has_records:
@@ -200,7 +211,14 @@ def draw(seed: int, required: Collection[Part] = (), *, is_recorded: bool = Fals
     if Part.GANGS in parts:
         parts |= _NEEDS_GANGS.intersection(required)
     clock_offset = random.choice((3600.0, -3600.0)) if Part.SERVER_CLOCK in parts else 0.0
-    processes = random.choice(_DEPLOYMENTS_WITH_LEADER_ELECTION if Part.ELECTION in parts else _DEPLOYMENTS)
+    deployments = _DEPLOYMENTS_WITH_LEADER_ELECTION if Part.ELECTION in parts else _DEPLOYMENTS
+    processes: tuple[tuple[str, ...], ...] = random.choice(deployments)
+    partitions = 0
+    if Part.PARTITIONS in required:
+        parts = (parts - _NOT_WITH_PARTITIONS) | {Part.PARTITIONS}
+        of_partitions = Random(f"{seed} partitions")
+        processes = (("one",),) * of_partitions.choice((2, 2, 3))
+        partitions = of_partitions.choice((2, 2, 3, 4))
     size = _LARGE if Part.LARGE in parts else _SMALL
     nodes, pods, seconds = random.choice(size.nodes), random.choice(size.pods), random.choice(size.seconds)
     scenario = Scenario(
@@ -209,6 +227,7 @@ def draw(seed: int, required: Collection[Part] = (), *, is_recorded: bool = Fals
         parts=frozenset(parts),
         minor=str(minor),
         processes=processes,
+        partitions=partitions,
         nodes=nodes,
         pods=pods,
         seconds=seconds,

@@ -163,9 +163,13 @@ class _Simulation:
         self._outages = Outages(Random(f"{self._seed} outages"), self.trace, self.steps, self.server.break_watches)
         self._context = SimulationContext(self.server, self._outages, clock, self._faults, self.trace, self.marks)
         self._processes: list[Process] = []
-        self._witness = Witness(self.server, self.report)
+        self._witness = Witness(self.server, self.report, self._processes)
         self._leader = ""
         self.server.lease_changed = self._lease_changed
+        self.server.add_partitions(scenario.partitions)
+        self.server.partition_changed = self._partition_changed
+        #: The last holder of each partition, by number.
+        self._holders: dict[int, str] = {}
 
     def _server_clock(self, clock: VirtualClock) -> Clock:
         """The clock of the server, which may be an hour ahead or behind."""
@@ -186,6 +190,20 @@ class _Simulation:
                     self.marks.reach(Mark.STALLED_PAST_LEASE)
         self._leader = holder
 
+    def _partition_changed(self, partition: int) -> None:
+        holder, before = self.server.partition_leases[partition].holder, self._holders.get(partition, "")
+        former = next((process for process in self._processes if process.identity == before), None)
+        if former is not None and holder != before and former.is_binding_in(partition):
+            self.marks.reach(Mark.PARTITION_LOST_IN_BINDING)
+        if not holder:
+            if former is not None and former.is_leader and former.stopped_at is None:
+                self.marks.reach(Mark.PARTITION_HANDED_OVER)
+                self._holders.pop(partition, None)
+            return
+        if before and holder != before:
+            self.marks.reach(Mark.PARTITION_TAKEN_OVER)
+        self._holders[partition] = holder
+
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.violations.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
 
@@ -193,7 +211,8 @@ class _Simulation:
         """Run with faults, then without them until the final checks."""
         self.server.put(Namespace(metadata=ObjectMeta(name="default")))
         self.trace.note("simulation", f"emulates {self._minor}")
-        self._processes = [self._process(number, names) for number, names in enumerate(self._scenario.processes)]
+        for number, names in enumerate(self._scenario.processes):
+            self._processes.append(self._process(number, names))
         kubelets = Kubelets(self.server, Random(f"{self._seed} kubelets"))
         storage = Storage(self.server, Random(f"{self._seed} storage"))
         devices = Devices(self.server, Random(f"{self._seed} devices"))
@@ -279,7 +298,8 @@ class _Simulation:
                 continue
             # kube-scheduler's hints do not cover every node that the anti-affinity of other pods releases.
             # Before v1.36 they cover less.
-            is_certain = self._minor == DEFAULT_MINOR and not users.uses_pod_constraints
+            # Between partitions a pod is offered, declined, and tried again after a backoff.
+            is_certain = self._minor == DEFAULT_MINOR and not (users.uses_pod_constraints or self._scenario.partitions)
             await self._rest(self._unscheduled, longest=_SHORT_REST if is_certain else None)
         if Part.STALLS in self._parts:
             await self._check_victims(tenants)
@@ -312,6 +332,7 @@ class _Simulation:
             plugins=self._scenario.plugins,
             configuration=self._scenario.configuration,
             minor=self._minor,
+            partitions=self._scenario.partitions,
         )
         return Process(f"{self._seed}-{number}", names, self._context, features, self._witness, self._recordings)
 

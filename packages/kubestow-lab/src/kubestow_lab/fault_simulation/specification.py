@@ -73,6 +73,9 @@ class Attempted:
     at_once: int
     held_by_gone: Mapping[str, float]
     without_nomination: Sequence[str]
+    #: Pods with the same constraints on each other that the scheduler of another partition has placed, by uid, and that
+    #: this one does not know to have nodes.
+    unknown_of_workload: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,6 +260,13 @@ def only_the_leader_decides(fact: Attempted) -> Iterator[str]:
     """Two schedulers that decide at once fill one node twice; by the clocks of both, only the lease holder may."""
     if not fact.may_schedule:
         yield f"{fact.by} decides while {fact.holder} holds the lease"
+
+
+@_rule(Attempted)
+def pods_that_constrain_each_other_have_one_scheduler(fact: Attempted) -> Iterator[str]:
+    """Between partitions, a scheduler that spreads pods without knowing where their like are breaks their maxSkew."""
+    for uid in fact.unknown_of_workload:
+        yield f"{fact.by} decides about {fact.pod.metadata.name} and does not know where {uid} is"
 
 
 @_rule(Sent)
@@ -554,6 +564,18 @@ def some_scheduler_leads(fact: Settled) -> Iterator[str]:
     """A lease that no process acquires stops the cluster."""
     if fact.processes and not any(process.is_leader for process in fact.processes):
         yield "no process is the leader"
+
+
+@_rule(Settled)
+def partitions_are_shared_evenly(fact: Settled) -> Iterator[str]:
+    """Pods of a partition without a holder wait; one scheduler that holds most of them does most of the work."""
+    held = [process.partitions.held for process in fact.processes if process.features.partitions]
+    if not held:
+        return
+    if sorted(partition for each in held for partition in each) != list(range(len(fact.server.partition_leases))):
+        yield f"the processes hold partitions {held}"
+    elif max(map(len, held)) - min(map(len, held)) > 1:
+        yield f"the processes hold partitions {held}, which is not even"
 
 
 @_rule(Rested)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods.pod_groups import KUBERNETES
 from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.events.resources import resource_of
+from kubestow.scheduling.partitions.held_partitions import offered_node
 from kubestow.scheduling.preemption.evictions import SEVERAL_NODES
 from kubestow_lab.fault_simulation.actors.devices import devices_of
-from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
+from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended
 from kubestow_lab.fault_simulation.invariants.fairness import FirstAttempts, Overtaken
 from kubestow_lab.fault_simulation.invariants.feasible_nodes import PlainObjects
 from kubestow_lab.fault_simulation.invariants.gangs import gang_counts
@@ -37,10 +38,17 @@ _POD_GROUPS = resource_of(KUBERNETES.kind)
 
 
 class Witness:
-    """Implements :class:`kubestow_lab.fault_simulation.scheduler.process.Checks`; ``report`` gets each violation."""
+    """Implements :class:`kubestow_lab.fault_simulation.scheduler.process.Checks`; ``report`` gets each violation.
 
-    def __init__(self, server: SimulatedServer, report: Callable[[str], None]) -> None:
-        self._server, self._report = server, report
+    ``processes`` are those that share the partitions, if there are any.
+    """
+
+    def __init__(
+        self, server: SimulatedServer, report: Callable[[str], None], processes: Sequence[Process] = ()
+    ) -> None:
+        self._server, self._report, self._processes = server, report, processes
+        #: By which process each pod was placed whose partition follows from its constraints: what they are, by uid.
+        self._placed_like: dict[str, tuple[str, Hashable]] = {}
         self._plain = PlainObjects()
         #: The pods that the present start of each process has not tried.
         self._first_attempts: dict[str, FirstAttempts] = {}
@@ -64,8 +72,9 @@ class Witness:
                 by=process.identity,
                 pod=pod,
                 # An attempt that a stall interrupted ends after it; its decision is not written.
-                may_schedule=process.may_schedule or process.ends_stall,
-                holder=self._holder,
+                may_schedule=self._may_attempt(process, pod) or process.ends_stall,
+                holder=self._holder_of_pod(process, pod),
+                unknown_of_workload=self._unknown_of_workload(process, pod),
                 overtaken=self._overtaken(process, pod),
                 at_once=at_once,
                 held_by_gone=self._held_by_gone(process),
@@ -73,6 +82,45 @@ class Witness:
             )
         )
         return at_once >= MAX_AT_ONCE
+
+    def _may_attempt(self, process: Process, pod: Pod) -> bool:
+        if not process.features.partitions:
+            return process.may_schedule
+        return process.holds_on_server(self._partition_of(process, pod))
+
+    def _holder_of_pod(self, process: Process, pod: Pod) -> str:
+        if not process.features.partitions:
+            return self._holder
+        return self._server.partition_leases[self._partition_of(process, pod)].holder or "no process"
+
+    @staticmethod
+    def _partition_of(process: Process, pod: Pod) -> int:
+        """The partition whose scheduler may try a pod, as the process knows the pod."""
+        info = process.scheduler.cluster.shapes.info(pod)
+        offered = offered_node(info)
+        return process.partitions.of_node(offered) if offered else process.partitions.of_pod(info)
+
+    def _unknown_of_workload(self, process: Process, pod: Pod) -> list[str]:
+        """The pods like this one that other processes have placed, and that this one does not know to have nodes."""
+        info = process.scheduler.cluster.shapes.info(pod)
+        if not process.features.partitions or offered_node(info):
+            return []
+        like = process.partitions.membership.criterion(info)
+        if not isinstance(like, bytes):
+            return []
+        placed = self._placed(process)
+        pods = {each.metadata.uid: each for each in self._server.pods() if not ended(each)}
+        others = [other for other in self._processes if other is not process]
+        assumed = {each.info.uid for other in others for each in other.scheduler.cluster.assumed()}
+        return [
+            uid
+            for uid, (by, criterion) in self._placed_like.items()
+            if criterion == like
+            and by != process.name
+            and uid in pods
+            and uid not in placed
+            and (uid in assumed or (pods[uid].spec.node_name and self._server.bound_by.get(uid) != "user"))
+        ]
 
     def _at_once(self, process: Process, pod: Pod) -> int:
         """How often a pod has been tried in no time, this attempt included. Gangs try several nodes in one attempt."""
@@ -114,7 +162,7 @@ class Witness:
         first_attempts = self._first_attempts.get(process.identity)
         if first_attempts is None:
             first_attempts = self._first_attempts[process.identity] = FirstAttempts()
-        if process.features.stalls:
+        if process.features.stalls or process.features.partitions:
             return []
         names, cluster = process.scheduler_names, process.scheduler.cluster
         ready = [
@@ -130,6 +178,9 @@ class Witness:
 
     def pod_decided(self, process: Process, pod: Pod, node_name: str) -> None:
         view = process.view
+        if process.features.partitions and not offered_node(info := process.scheduler.cluster.shapes.info(pod)):
+            criterion = process.partitions.membership.criterion(info)
+            self._placed_like[pod.metadata.uid] = process.name, criterion
         placed = self._placed(process)
         nodes = {node.metadata.name for node in view.nodes.values()}
         self.state(
@@ -251,6 +302,14 @@ class Witness:
         pod = next(pod for pod in server.pods() if pod.metadata.uid == uid)
         claims = server.objects(ResourceClaim)
         known: Iterable[str] = () if snapshot is None else snapshot.uids
+        # The holder of the partition of a node knows of all pods that former holders have bound to it.
+        binders = {process.name}
+        may_schedule, holder = process.may_schedule or process.is_stalled, self._holder
+        if process.features.partitions:
+            binders.update(other.name for other in self._processes)
+            partition = process.partitions.of_node(node_name)
+            may_schedule = process.holds_on_server(partition)
+            holder = server.partition_leases[partition].holder or "no process"
         self.state(
             Bound(
                 by=process.identity,
@@ -262,12 +321,12 @@ class Witness:
                 beside=[
                     each
                     for each in server.pods_on(node_name)
-                    if server.bound_by.get(each.metadata.uid) == process.name or each.metadata.uid in known
+                    if server.bound_by.get(each.metadata.uid) in binders or each.metadata.uid in known
                 ],
                 states=[] if snapshot is None else process.view.node_states[node_name][snapshot.state :],
                 # A request that was sent before a stall takes effect in it.
-                may_schedule=process.may_schedule or process.is_stalled,
-                holder=self._holder,
+                may_schedule=may_schedule,
+                holder=holder,
                 claims={claim.metadata.name: claim for claim in claims},
                 # The watch of a new leader may not have delivered yet what the old one allocated.
                 device_holders={}

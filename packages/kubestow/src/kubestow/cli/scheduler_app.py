@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 from kubestow import config, gc_tuning
 from kubestow.client.cluster_client import ClusterClient
-from kubestow.client.leader_election import LeaderElector, LeaseTimings, lease_candidate
+from kubestow.client.leader_election import LeaseTimings, lease_candidate
+from kubestow.client.partition_election import AssignmentOnLoop, PartitionElection, partition_candidate
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.transport import RateLimit
-from kubestow.client.supervised_election import election_in_thread
+from kubestow.client.supervised_election import Elector, election_in_thread
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import APIError, Unreachable
 from kubestow.flight_record.journal import new_recorded_loop
@@ -49,6 +50,8 @@ from kubestow.scheduling.environment import ComputingInThreads, Environment, Lea
 from kubestow.scheduling.extenders.stages import Extender
 from kubestow.scheduling.interfaces import EventRecord
 from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.partitions.held_partitions import HeldPartitions
+from kubestow.scheduling.partitions.scheduler import PartitionedScheduler
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions
 from kubestow.version import KUBERNETES_VERSION, VERSION
@@ -73,6 +76,7 @@ class AppOptions:
     event (semantics 6.7). ``flight_record`` is the folder of the flight record, of at most ``flight_record_size``
     bytes; None for none. ``server_version`` is the version of the API server, such as ``v1.36.2``, for that record, if
     it is known before the scheduler starts.
+    With ``partitions`` several schedulers are active and share so many; 0 for one active scheduler.
     A fraction ``trace_sampling`` of attempts is traced, and exported to ``otlp_endpoint``; "" for no traces.
     """
 
@@ -85,6 +89,7 @@ class AppOptions:
     flight_record: Path | None = None
     flight_record_size: int = DEFAULT_SIZE
     server_version: str = ""
+    partitions: int = 0
     otlp_endpoint: str = ""
     trace_sampling: float = 0.0
 
@@ -211,14 +216,17 @@ class SchedulerApp:
             observability.broken_watches = cluster.broken_watches
             cluster.events.on_drop = observability.metrics.record_dropped_event
             extenders = [await stack.enter_async_context(extender) for extender in http_extenders]
+            partitions = HeldPartitions(self.options.partitions) if self.options.partitions else None
             leadership = await stack.enter_async_context(
-                self._leadership(load, cluster, observability, heartbeat, on_new_leader)
+                self._leadership(load, cluster, observability, heartbeat, on_new_leader, partitions)
             )
             computing = ComputingInThreads()
             environment = Environment(cluster, WallClock(), self.random, observability.observer, computing=computing)
-            create = (
-                Scheduler if recorder is None else partial(recorder.create_scheduler, plugins=self.plugin_references)
-            )
+            create: Callable[..., Scheduler] = Scheduler
+            if recorder is not None:
+                create = partial(recorder.create_scheduler, plugins=self.plugin_references)
+            if partitions is not None:
+                create = partial(PartitionedScheduler, partitions=partitions)
             scheduler = create(
                 self.configuration,
                 registry=self.registry,
@@ -315,10 +323,11 @@ class SchedulerApp:
         observability: Observability,
         heartbeat: Heartbeat,
         on_new_leader: Callable[[str], None],
+        partitions: HeldPartitions | None,
     ) -> AsyncIterator[Leadership]:
         """The candidate of the configured Lease, in a thread; without leader election, one that always leads.
 
-        ``load`` loads the credentials of its connections.
+        ``load`` loads the credentials of its connections. With partitions, it is the candidate of their Leases.
         """
         election = self.configuration.leader_election
         if not election.leader_elect:
@@ -331,11 +340,16 @@ class SchedulerApp:
         )
         clock = WallClock()
 
+        create: Callable[..., AbstractAsyncContextManager[Elector]] = lease_candidate
+        if partitions is not None:
+            assignment = AssignmentOnLoop(partitions, cluster.catch_up, asyncio.get_running_loop())
+            create = partial(partition_candidate, count=partitions.count, assignment=assignment)
+
         @asynccontextmanager
         async def candidate(
             record: Callable[[EventRecord], None], on_new_leader: Callable[[str], None]
-        ) -> AsyncIterator[LeaderElector]:
-            async with lease_candidate(
+        ) -> AsyncIterator[Elector]:
+            async with create(
                 await load(),  # not shared between threads
                 namespace=election.resource_namespace,
                 name=election.resource_name,
@@ -345,6 +359,8 @@ class SchedulerApp:
                 clock=clock,
                 on_new_leader=on_new_leader,
             ) as elector:
+                if partitions is not None and isinstance(elector, PartitionElection):
+                    partitions.holder_of = elector.holder_of
                 yield elector
 
         def attempted() -> str:

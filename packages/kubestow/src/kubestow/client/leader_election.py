@@ -23,10 +23,11 @@ import contextlib
 import logging
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Annotated, Any, NoReturn
 
 import msgspec
@@ -54,11 +55,15 @@ _LEADER_ELECTION = EventType(
 
 STALLS_ANNOTATION = "kubestow.dev/stalls"
 """The pods that are held back, by namespace and name, each with the end of that: a JSON object."""
+
+CLAIM_ANNOTATION = "kubestow.dev/claimed-by"
+"""The identity of a candidate that asks the holder to hand the Lease over."""
+
 _Stalls = dict[str, Annotated[datetime, msgspec.Meta(tz=True)]]
 
 
 class LeaseLock:
-    """Reads and writes one Lease for the candidate ``identity``.
+    """Reads and writes one Lease for the candidate ``identity``; ``annotations`` are part of every write.
 
     ``record`` receives events about the Lease, with ``reporting_controller`` as their reporter.
     """
@@ -72,8 +77,10 @@ class LeaseLock:
         name: str = "kube-scheduler",
         record: Callable[[EventRecord], None] = lambda event: None,
         reporting_controller: str = "default-scheduler",
+        annotations: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._transport, self.identity = transport, identity
+        self._annotations = annotations
         self._namespace, self._name = namespace, name
         self._record, self._reporting_controller = record, reporting_controller
         self._collection = f"/apis/{_API_VERSION}/namespaces/{namespace}/leases"
@@ -88,20 +95,23 @@ class LeaseLock:
 
     async def create(self, spec: dict[str, Any]) -> dict[str, Any]:
         """POST the Lease and return its spec. Raises APIError and Unreachable."""
-        metadata = {"name": self._name, "namespace": self._namespace}
+        metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
+        if self._annotations:
+            metadata["annotations"] = dict(self._annotations)
         self._lease = {"kind": "Lease", "apiVersion": _API_VERSION, "metadata": metadata}
         return await self._send("POST", self._collection, self._lease | {"spec": spec})
 
     async def update(self, spec: dict[str, Any]) -> dict[str, Any]:
         """PUT the Lease as last read, with this spec, and return the spec. Raises APIError and Unreachable."""
+        for key, value in self._annotations.items():
+            self.set_annotation(key, value)
         return await self._send("PUT", f"{self._collection}/{self._name}", self._lease | {"spec": spec})
 
     @property
     def stalls(self) -> dict[str, datetime]:
         """The pods whose attempts cost holders their Lease, and until when they are held back; as last read."""
-        annotations = (self._lease.get("metadata") or {}).get("annotations") or {}
         try:
-            return msgspec.json.decode(annotations.get(STALLS_ANNOTATION) or "{}", type=_Stalls)
+            return msgspec.json.decode(self.annotation(STALLS_ANNOTATION) or "{}", type=_Stalls)
         except UNDECODABLE as error:
             values = fields(lock=str(self), annotation=STALLS_ANNOTATION, err=str(error))
             _log.warning("lease %s: annotation %s is malformed: %s", self, STALLS_ANNOTATION, error, extra=values)
@@ -109,8 +119,17 @@ class LeaseLock:
 
     def set_stalls(self, stalls: dict[str, datetime]) -> None:
         """Have the next update write these pods."""
+        self.set_annotation(STALLS_ANNOTATION, msgspec.json.encode(stalls).decode())
+
+    def annotation(self, key: str) -> str:
+        """An annotation of the Lease as last read, "" without."""
+        return ((self._lease.get("metadata") or {}).get("annotations") or {}).get(key) or ""
+
+    def set_annotation(self, key: str, value: str | None) -> None:
+        """Have the next update write an annotation, or remove it (None)."""
         metadata = self._lease.get("metadata") or {}
-        annotations = (metadata.get("annotations") or {}) | {STALLS_ANNOTATION: msgspec.json.encode(stalls).decode()}
+        annotations = {other: text for other, text in (metadata.get("annotations") or {}).items() if other != key}
+        annotations |= {} if value is None else {key: value}
         self._lease = self._lease | {"metadata": metadata | {"annotations": annotations}}
 
     async def _send(self, method: str, path: str, lease: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -201,6 +220,25 @@ class LeaderElector:
         return str(self._lock)
 
     @property
+    def identity(self) -> str:
+        """The identity of this candidate."""
+        return self._lock.identity
+
+    @property
+    def claimant(self) -> str:
+        """The candidate that asks for the lease, as last read; "" for none."""
+        return self.annotation(CLAIM_ANNOTATION)
+
+    def annotation(self, key: str) -> str:
+        """An annotation of the Lease, as last read; "" without."""
+        return self._lock.annotation(key)
+
+    @property
+    def inherited_stalls(self) -> dict[str, float]:
+        """The pods that cost former holders the lease when it was acquired, with the seconds that were left."""
+        return self._inherited
+
+    @property
     def holds_lease(self) -> bool:
         """Whether this candidate is the observed holder, and its lease has not expired."""
         return self.is_leader and self.overdue <= 0.0
@@ -215,8 +253,8 @@ class LeaderElector:
     async def acquire(self) -> dict[str, float]:
         """Return once this candidate leads: the pods of :meth:`note_stall`, with the seconds that are left."""
         _log.info("attempting to acquire leader lease %s", self._lock, extra=fields(lock=str(self._lock)))
-        while not await self._try_acquire_or_renew():
-            left = self._left_to_other_holder()
+        while not await self.try_acquire_or_renew():
+            left = self.left_to_other_holder
             retry_period = self._timings.retry_period
             await self._clock.sleep(min(left, retry_period) if left > 0 else retry_period)
         extra = fields(lock=str(self._lock), identity=self._lock.identity)
@@ -253,13 +291,21 @@ class LeaderElector:
     async def hold(self) -> NoReturn:
         """Renew the lease until that fails. Raises LeaseLost."""
         try:
-            while await self._renew():
+            while await self.renew():
                 await self._clock.sleep(self._timings.retry_period)
         finally:
             self._lock.record_event("stopped leading")
+        raise self.loss()
+
+    def record_event(self, what: str) -> None:
+        """Record an event of the Lease about this candidate, for example ``became leader``."""
+        self._lock.record_event(what)
+
+    def loss(self) -> LeaseLost:
+        """Why the lease could not be renewed."""
         if self.leader and not self.is_leader:
-            raise LeaseLost(str(self._lock), f"is now held by {self.leader}")
-        raise LeaseLost(str(self._lock), f"could not be renewed within {self._timings.renew_deadline:g} s")
+            return LeaseLost(str(self._lock), f"is now held by {self.leader}")
+        return LeaseLost(str(self._lock), f"could not be renewed within {self._timings.renew_deadline:g} s")
 
     async def release(self) -> None:
         """Clear the holder, so that the next leader need not wait for the lease to expire. Failures are only logged."""
@@ -277,7 +323,7 @@ class LeaderElector:
 
     # -- acquire and renew ---------------------------------------------------------------------------------------------
 
-    async def _renew(self) -> bool:
+    async def renew(self) -> bool:
         """Whether the lease was renewed before the renew deadline, and before it expired for others.
 
         A process that was suspended for longer gets one more retry period: the lease is often still its own.
@@ -286,7 +332,7 @@ class LeaderElector:
         deadline = self._clock.monotonic() + limit
         try:
             async with asyncio.timeout(limit):  # the transport respects Retry-After, which may exceed the deadline
-                while not await self._try_acquire_or_renew():
+                while not await self.try_acquire_or_renew():
                     await self._clock.sleep(self._timings.retry_period)
                     if not self.is_leader or self._clock.monotonic() >= deadline:
                         return False
@@ -294,16 +340,42 @@ class LeaderElector:
             return False
         return True
 
-    async def _try_acquire_or_renew(self) -> bool:
+    async def try_acquire_or_renew(self) -> bool:
         """Try once; whether this candidate leads now."""
+        return await self._try(self._acquire_or_renew(), "acquire or renew")
+
+    async def observe(self) -> bool:
+        """Read the lease without trying to acquire it; whether there is an answer."""
+        return await self._try(self._read(), "read")
+
+    async def claim(self) -> None:
+        """Ask the other holder to hand the lease over. Failures are only logged."""
+        await self._try(self._claim(), "claim")
+
+    async def _try(self, request: Awaitable[bool], what: str) -> bool:
         try:
-            async with asyncio.timeout(self._timings.renew_deadline):  # as in _renew
-                return await self._acquire_or_renew()
+            async with asyncio.timeout(self._timings.renew_deadline):  # as in renew
+                return await request
         except (APIError, Unreachable, TimeoutError) as error:
             problem = str(error) or "timed out"
             extra = fields(lock=str(self._lock), err=problem)
-            _log.warning("failed to acquire or renew lease %s: %s", self._lock, problem, extra=extra)
+            _log.warning("failed to %s lease %s: %s", what, self._lock, problem, extra=extra)
             return False
+
+    async def _read(self) -> bool:
+        try:
+            await self._get()
+        except APIError as error:
+            if error.code != 404:
+                raise
+        return True
+
+    async def _claim(self) -> bool:
+        await self._get()
+        if self.left_to_other_holder > 0 and self._observed_spec is not None:
+            self._lock.set_annotation(CLAIM_ANNOTATION, self._lock.identity)
+            self._observe(await self._lock.update(self._observed_spec))
+        return True
 
     async def _acquire_or_renew(self) -> bool:
         if self.is_leader and self.overdue <= 0 and await self._renew_optimistically():
@@ -315,10 +387,11 @@ class LeaderElector:
                 raise
             await self._create()
             return True
-        if self._left_to_other_holder() > 0:
+        if self.left_to_other_holder > 0:
             return False
         if not self.is_leader:
             self._inherit_stalls()
+            self._lock.set_annotation(CLAIM_ANNOTATION, None)
         await self._update(
             holder=self._lock.identity, duration=self._timings.lease_duration, acquired=not self.is_leader
         )
@@ -346,7 +419,13 @@ class LeaderElector:
             return False
         return True
 
-    def _left_to_other_holder(self) -> float:
+    @property
+    def observed_at(self) -> float:
+        """When the lease was observed to change, in monotonic seconds of the clock; -inf before the first time."""
+        return self._observed_at
+
+    @property
+    def left_to_other_holder(self) -> float:
         """Seconds until the lease of another holder expires; zero or negative if there is none."""
         if not self.leader or self.is_leader:
             return 0.0
@@ -413,18 +492,24 @@ async def lease_candidate(
     on_new_leader: Callable[[str], None] = lambda identity: None,
 ) -> AsyncIterator[LeaderElector]:
     """A candidate with connections of its own, so that load on the others cannot delay a renewal."""
-    async with Transport(
-        credentials,
-        clock=clock,
-        user_agent=f"{USER_AGENT}/leader-election",
-        timeout=max(1.0, timings.renew_deadline / 2),
-    ) as transport:
+    async with lease_transport(credentials, timings, clock) as transport:
         lock = LeaseLock(
             transport,
-            identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+            identity=candidate_identity(),
             namespace=namespace,
             name=name,
             record=record,
             reporting_controller=reporting_controller,
         )
         yield LeaderElector(lock, clock=clock, timings=timings, on_new_leader=on_new_leader)
+
+
+def lease_transport(credentials: Credentials, timings: LeaseTimings, clock: Clock) -> Transport:
+    """Connections for Leases."""
+    timeout = max(1.0, timings.renew_deadline / 2)
+    return Transport(credentials, clock=clock, user_agent=f"{USER_AGENT}/leader-election", timeout=timeout)
+
+
+def candidate_identity() -> str:
+    """An identity that no other candidate has, with the name of the host."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"

@@ -20,9 +20,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import NoReturn, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
-from kubestow.client.leader_election import LeaderElector
 from kubestow.errors import LeaseLost
 from kubestow.process import HEARTBEAT_PERIOD, LOOP_ALLOWANCE, Heartbeat, LoopThread
 from kubestow.scheduling.environment import Leadership
@@ -30,6 +29,38 @@ from kubestow.scheduling.interfaces import Clock, EventRecord
 from kubestow.scheduling.queue.budget import MAX_PAUSE
 
 _T = TypeVar("_T")
+
+
+class Elector(Protocol):
+    """A candidate for one Lease, as :class:`~kubestow.client.leader_election.LeaderElector` is, or for several."""
+
+    @property
+    def is_leader(self) -> bool:
+        """As :attr:`Leadership.is_leader`."""
+
+    @property
+    def holds_lease(self) -> bool:
+        """As :attr:`Leadership.holds_lease`."""
+
+    @property
+    def overdue(self) -> float:
+        """As :attr:`Leadership.overdue`."""
+
+    @property
+    def lease(self) -> str:
+        """Namespace and name of the Lease."""
+
+    async def acquire(self) -> dict[str, float]:
+        """As :meth:`Leadership.acquire`."""
+
+    async def hold(self) -> NoReturn:
+        """Renew until that fails. Raises LeaseLost."""
+
+    async def note_stall(self, pod: str, seconds: float) -> None:
+        """Have the next holders hold a pod back for so many seconds. Failures are only logged."""
+
+    async def release(self) -> None:
+        """As :meth:`Leadership.release`."""
 
 
 class SupervisedElection:
@@ -40,7 +71,7 @@ class SupervisedElection:
     """
 
     def __init__(
-        self, elector: LeaderElector, heartbeat: Heartbeat, clock: Clock, *, attempted: Callable[[], str] = lambda: ""
+        self, elector: Elector, heartbeat: Heartbeat, clock: Clock, *, attempted: Callable[[], str] = lambda: ""
     ) -> None:
         self._elector, self._heartbeat, self._clock, self._attempted = elector, heartbeat, clock, attempted
         self._is_let_go = False
@@ -149,9 +180,7 @@ class _ElectionInThread:
 
 @asynccontextmanager
 async def election_in_thread(
-    candidate: Callable[
-        [Callable[[EventRecord], None], Callable[[str], None]], AbstractAsyncContextManager[LeaderElector]
-    ],
+    candidate: Callable[[Callable[[EventRecord], None], Callable[[str], None]], AbstractAsyncContextManager[Elector]],
     *,
     record: Callable[[EventRecord], None],
     on_new_leader: Callable[[str], None],

@@ -54,6 +54,16 @@ class SchedulerMetrics(MetricSet):
             "Number of scheduling cycles of more than a second, by the plugin that took most of it and where.",
             MetricDefinition(labels=("plugin", "extension_point")),
         )
+        self.partition_offers = self.counter(
+            "kubestow_partition_offers_total",
+            "Number of pods offered to the schedulers of other partitions, by result.",
+            MetricDefinition(labels=("result",)),
+        )
+        self.partition_hand_overs = self.counter(
+            "kubestow_partition_hand_overs_total",
+            "Number of partitions that were handed over to another scheduler.",
+            MetricDefinition(),
+        )
         self.algorithm_duration = self.histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds for one pod, PostFilter included.",

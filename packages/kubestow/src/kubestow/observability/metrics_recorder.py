@@ -19,7 +19,7 @@ from kubestow.observability.instruments import CounterCell, HistogramCell
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.decision.result import Decision
-from kubestow.scheduling.observer import Call, Disruption, Observer, Preemptor, Result
+from kubestow.scheduling.observer import Call, Disruption, Observer, Offer, Preemptor, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 
 #: One in this many scheduling cycles records the durations of single plugin calls.
@@ -91,6 +91,12 @@ class MetricsRecorder(Observer):
 
     def attempt_over_budget(self, queued: QueuedPod, plugin: str, extension_point: str, seconds: float) -> None:
         self.metrics.slow_attempts.labels(plugin, extension_point).value += 1
+
+    def offer_ended(self, offer: Offer) -> None:
+        self.metrics.partition_offers.labels(offer).value += 1
+
+    def partition_handed_over(self) -> None:
+        self.metrics.partition_hand_overs.labels().value += 1
 
     def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         attempts = queued.attempts

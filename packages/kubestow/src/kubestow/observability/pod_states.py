@@ -9,6 +9,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
 from kubestow.reports.model import counted
 from kubestow.scheduling.interfaces import Clock
+from kubestow.scheduling.partitions.scheduler import PartitionedScheduler
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
@@ -42,6 +43,10 @@ class PodStates:
                 awaited = "".join(self._awaited_members(info))
                 return f"assumed on node {placed_pod.node_name}, waiting on permit for {plugins}{awaited}"
             return f"assumed on node {placed_pod.node_name}, the binding cycle is running"
+        if isinstance(self._scheduler, PartitionedScheduler) and (
+            elsewhere := self._scheduler.partitions.whereabouts(info)
+        ):
+            return elsewhere
         queued = self._scheduler.queue.pods.get(info.uid)
         return "the scheduling cycle is running" if queued is None else self._queue_summary(queued)
 

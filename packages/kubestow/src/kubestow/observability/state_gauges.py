@@ -20,6 +20,7 @@ from kubestow.observability.instruments import MetricDefinition
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.rules.requests import CPU, limits_by_spec
 from kubestow.scheduling.observer import Call
+from kubestow.scheduling.partitions.scheduler import PartitionedScheduler
 from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.version import KUBERNETES_VERSION, VERSION
@@ -78,6 +79,12 @@ def add_state_gauges(
         read=lambda: [((resource,), seconds) for resource, seconds in broken_watches().items()],
     )
     metrics.gauge(
+        "kubestow_partition_held",
+        "Whether this process holds the partition (1) or another one does (0); empty if schedulers share none.",
+        MetricDefinition(labels=("partition",)),
+        read=lambda: () if (current := scheduler()) is None else _partitions(current),
+    )
+    metrics.gauge(
         "kubestow_undecodable_objects",
         "Number of objects that cannot be decoded, or not as a whole, by kind.",
         MetricDefinition(labels=("kind",)),
@@ -108,6 +115,14 @@ def add_state_gauges(
         "Whether the feature gate is enabled (1) or disabled (0).",
         read=lambda: [((name, stages[name]), float(enabled)) for name, enabled in gates],
     )
+
+
+def _partitions(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
+    if isinstance(scheduler, PartitionedScheduler):
+        partitions = scheduler.partitions
+        held = partitions.held
+        for partition in range(partitions.count):
+            yield (str(partition),), float(partition in held)
 
 
 def _pending(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -35,6 +35,15 @@ class Call(StrEnum):
     OBJECT_WRITE = "object_write"
 
 
+class Offer(StrEnum):
+    """How the offer of a pod to the scheduler of another partition ended; the values are labels of metrics."""
+
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+    #: The pod was deleted, the offer could not be written, or this scheduler has taken over the partition.
+    WITHDRAWN = "withdrawn"
+
+
 class Preemptor(StrEnum):
     """What a preemption is for, a group of any API being one; the values are labels of metrics."""
 
@@ -117,6 +126,14 @@ class Observer:
 
     def api_call_ended(self, call: Call, *, succeeded: bool, seconds: float) -> None:
         """A request ended; each try of a retried request is reported."""
+
+    # -- partitions ----------------------------------------------------------------------------------------------------
+
+    def offer_ended(self, offer: Offer) -> None:
+        """An offer of a pod to the scheduler of another partition has ended."""
+
+    def partition_handed_over(self) -> None:
+        """A partition has been drained, so that another scheduler can take it over."""
 
     # -- devices -------------------------------------------------------------------------------------------------------
 

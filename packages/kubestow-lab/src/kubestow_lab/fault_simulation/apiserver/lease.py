@@ -1,4 +1,4 @@
-"""The Lease of the simulated server, with optimistic concurrency."""
+"""A Lease of the simulated server, with optimistic concurrency."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -83,11 +84,29 @@ class SimulatedServer:
         #: Called when another process holds the lease, or none.
         self.lease_changed: Callable[[], None] = lambda: None
         self.lease = SimulatedLease(self._lease_changed)
+        #: Called with a partition that another process holds, or none.
+        self.partition_changed: Callable[[int], None] = lambda partition: None
+        #: The Leases of partitions, by number.
+        self.partition_leases: list[SimulatedLease] = []
         self.version = 0
 
     def _lease_changed(self) -> None:
         self._trace.note("server", "the lease is held by", self.lease.holder or "no process")
         self.lease_changed()
+
+    def add_partitions(self, count: int) -> None:
+        """Have so many Leases of partitions, ``kube-scheduler-0`` and so on."""
+        self.partition_leases = [SimulatedLease(partial(self._partition_changed, number)) for number in range(count)]
+
+    def _partition_changed(self, partition: int) -> None:
+        holder = self.partition_leases[partition].holder or "no process"
+        self._trace.note("server", f"partition {partition} is held by", holder)
+        self.partition_changed(partition)
+
+    def lease_named(self, name: str) -> SimulatedLease:
+        """The Lease of a name."""
+        number = name.removeprefix("kube-scheduler-")
+        return self.partition_leases[int(number)] if number.isdecimal() else self.lease
 
     # -- reading -------------------------------------------------------------------------------------------------
 

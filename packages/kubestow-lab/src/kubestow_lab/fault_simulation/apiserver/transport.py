@@ -65,7 +65,8 @@ class SimulatedTransport(Transport):
 
     def _respond(self, method: str, path: str, body: bytes | None) -> bytes:
         if "/leases" in path:
-            return self._objects.lease.respond(method, body)
+            name = msgspec.json.decode(body)["metadata"]["name"] if body else urlsplit(path).path.rpartition("/")[2]
+            return self._objects.lease_named(name).respond(method, body)
         return self._page(_resource(path), dict(parse_qsl(urlsplit(path).query)))
 
     def _page(self, resource: Resource, query: dict[str, str]) -> bytes:

@@ -91,11 +91,15 @@ def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:
     """Pods that an idle scheduler has lost, and state that it has leaked."""
     scheduler, name = process.scheduler, process.name
     pods = {pod.metadata.uid: pod for pod in server.pods() if not ended(pod)}
-    expected = {
+    pending = {
         uid
         for uid, pod in pods.items()
         if not pod.spec.node_name and pod.spec.scheduler_name in process.scheduler_names
     }
+    expected = pending
+    if process.features.partitions:
+        info = scheduler.cluster.shapes.info
+        expected = {uid for uid in pending if process.partitions.may_attempt(info(pods[uid]))}
     queued = {queued.info.uid: queued for queued in scheduler.queue.pods.values()}
     for uid in sorted(expected - queued.keys()):
         yield f"{name} has lost pod {uid}"
@@ -129,7 +133,7 @@ def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:
         ],
         "pods to be moved": [queued for queued in queue.moves._helped if queued[1].move is not None],
         "writes": scheduler.dispatcher._lanes,
-        "sent statuses of bound or deleted pods": scheduler.dispatcher._sent.keys() - expected,
+        "sent statuses of bound or deleted pods": scheduler.dispatcher._sent.keys() - pending,
     }
     for what, leaked in held.items():
         if leaked:

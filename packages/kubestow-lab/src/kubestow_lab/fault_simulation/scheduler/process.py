@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from msgspec import structs
 from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.client.leader_election import LeaderElector, LeaseLock, LeaseTimings
+from kubestow.client.partition_election import COUNT_ANNOTATION, PartitionElection
 from kubestow.client.supervised_election import SupervisedElection
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.input.documents import read_yaml
@@ -34,11 +36,15 @@ from kubestow.process import Heartbeat
 from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
+from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import EventRecord
-from kubestow.scheduling.observer import Disruption, Observer, Preemptor
+from kubestow.scheduling.observer import Disruption, Observer, Offer, Preemptor
+from kubestow.scheduling.partitions.held_partitions import HeldPartitions
+from kubestow.scheduling.partitions.scheduler import PartitionedScheduler
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.fault_simulation.apiserver.client import ClientHooks, SimulatedClient, SimulationContext
+from kubestow_lab.fault_simulation.apiserver.server import key_of
 from kubestow_lab.fault_simulation.apiserver.watch_view import DecisionSnapshot, WatchView
 from kubestow_lab.fault_simulation.event_loop import Freeze, frozen_with
 from kubestow_lab.fault_simulation.faults import Faults
@@ -65,6 +71,8 @@ _GRACE_PERIOD = 30.0
 _STOPPED_IN_MEMORY = "(in kube-scheduler memory)."
 #: How often a chunk of a record cannot be written, where disks are full at times.
 _PROBABILITY_OF_FULL_DISK = 0.3
+#: Between two looks whether a process has caught up, in seconds.
+_CATCH_UP_PAUSE = 0.05
 
 #: An ordered set: the order of a set of tasks does not depend on the seed.
 Tasks = dict[asyncio.Task[Any], None]
@@ -111,6 +119,8 @@ class Features:
     plugins: tuple[str, ...] = ()
     configuration: str = ""
     minor: Minor = DEFAULT_MINOR
+    #: The number of partitions that the processes share, 0 if they share none.
+    partitions: int = 0
 
     @property
     def gates(self) -> config.FeatureGates:
@@ -135,6 +145,23 @@ def _with_plugins(profile: Mapping[str, Any], scheduler_name: str, names: Iterab
 
 class EndlessAttempts(BaseException):
     """A scheduler tries a pod again and again and lets nothing else happen; no handler of exceptions catches this."""
+
+
+class CatchingUp:
+    """Assigns partitions to a process once its watch has shown what their former holders have written."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def take(self, partition: int, held_back: Mapping[str, float]) -> None:
+        process = self._process
+        versions = process.pod_versions()
+        while not process.has_seen(versions):
+            await process.clock.sleep(_CATCH_UP_PAUSE)
+        await process.partitions.take(partition, held_back)
+
+    async def drain(self, partition: int) -> None:
+        await self._process.partitions.drain(partition)
 
 
 class Checks(Protocol):
@@ -217,6 +244,8 @@ class Process(Observer):
         self.stopped_victims: set[str] = set()
         #: When it was stopped gracefully, in seconds of its clock; None while it was not.
         self.stopped_at: float | None = None
+        #: The partitions that it holds.
+        self.partitions = HeldPartitions(max(1, self.features.partitions))
         client = SimulatedClient(
             self.name,
             self._context,
@@ -308,7 +337,9 @@ class Process(Observer):
         configuration = config.load(document, subject=self.name, gates=gates, implements=implements(registry))
         if recorder is not None:  # a replay has only the configuration
             configuration = structs.replace(configuration, extenders=[extender.settings for extender in extenders])
-        create = Scheduler if recorder is None else recorder.create_scheduler
+        create: Callable[..., Scheduler] = Scheduler if recorder is None else recorder.create_scheduler
+        if self.features.partitions:
+            create = partial(PartitionedScheduler, partitions=self.partitions)
         observer = CompositeObserver(self, self.lookout, *([] if recorder is None else [recorder]))
         scheduler = create(
             configuration,
@@ -326,7 +357,7 @@ class Process(Observer):
                 ),
             ),
             extenders=extenders,
-            leadership=self._elector(client) if self.features.leader_election else None,
+            leadership=self._leadership(client),
             pod_max_in_unschedulable_pods=300.0 if self.features.flushes else math.inf,
         )
         self.lookout.scheduler = scheduler
@@ -360,6 +391,45 @@ class Process(Observer):
         ignorable, binds = random.random() < 0.5, random.random() < 0.5
         return [FaultyExtender(client, self._context.faults, self._context.marks, ignorable=ignorable, binds=binds)]
 
+    def _leadership(self, client: SimulatedClient) -> Leadership | None:
+        if self.features.partitions:
+            return self._partition_election(client)
+        return self._elector(client) if self.features.leader_election else None
+
+    def _partition_election(self, client: SimulatedClient) -> Leadership:
+        timings = LeaseTimings()
+        transport = client.transport(timeout=timings.renew_deadline / 2)
+        annotations = {COUNT_ANNOTATION: str(self.features.partitions)}
+        electors = [
+            LeaderElector(
+                LeaseLock(
+                    transport,
+                    identity=self.identity,
+                    name=f"kube-scheduler-{partition}",
+                    record=client.record,
+                    annotations=annotations,
+                ),
+                clock=self.clock,
+                timings=timings,
+            )
+            for partition in range(self.features.partitions)
+        ]
+        return PartitionElection(electors, CatchingUp(self), clock=self.clock, timings=timings)
+
+    def has_seen(self, versions: Mapping[tuple[str, str], int]) -> bool:
+        """Whether its watch has delivered these states of pods, by key, or later ones."""
+        known = self.view.pods
+        present = self.pod_versions()
+        return all(
+            int(known[key].metadata.resource_version) >= version if key in known else key not in present
+            for key, version in versions.items()
+        )
+
+    def pod_versions(self) -> dict[tuple[str, str], int]:
+        """The present states of the pods on the server, by key."""
+        listed = self._context.server.listed(PODS)
+        return {key_of(pod): int(pod.metadata.resource_version) for pod in listed}
+
     def _elector(self, client: SimulatedClient) -> Leadership:
         timings = LeaseTimings()
         transport = client.transport(timeout=timings.renew_deadline / 2)
@@ -382,8 +452,20 @@ class Process(Observer):
 
     @property
     def may_schedule(self) -> bool:
-        """Whether the Lease on the server allows the process to schedule."""
+        """Whether the Lease on the server allows the process to schedule, or any of those of partitions."""
+        if self.features.partitions:
+            return any(lease.holder == self.identity for lease in self._context.server.partition_leases)
         return not self.features.leader_election or self._context.server.lease.holder == self.identity
+
+    def holds_on_server(self, partition: int) -> bool:
+        """Whether the process holds the Lease of a partition, according to the server."""
+        return self._context.server.partition_leases[partition].holder == self.identity
+
+    def is_binding_in(self, partition: int) -> bool:
+        """Whether a pod of a partition is placed, and not known to be bound."""
+        if not self.features.partitions:
+            return False
+        return any(self.partitions.of_pod(placed.info) == partition for placed in self.scheduler.cluster.assumed())
 
     @property
     def ends_stall(self) -> bool:
@@ -423,6 +505,8 @@ class Process(Observer):
     async def kill(self) -> None:
         """Cancel all tasks at once."""
         self._context.trace.note(self.name, "is killed")
+        if self.partitions.open_offers:
+            self._context.marks.reach(Mark.OFFER_OUTLIVES_PROCESS)
         if self.alive:
             self.lookout.killed()
         self.stopped_at = None
@@ -460,6 +544,12 @@ class Process(Observer):
 
     def binding_started(self, info: PodInfo) -> None:
         self._checks.binding_begun(self, info.pod)
+
+    def offer_ended(self, offer: Offer) -> None:
+        if offer is Offer.ACCEPTED:
+            self._context.marks.reach(Mark.OFFER_ACCEPTED)
+        elif offer is Offer.DECLINED:
+            self._context.marks.reach(Mark.OFFER_DECLINED)
 
     def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         self._context.trace.note(self.name, "observes the binding of", queued.info.key, "to", node_name)

@@ -111,4 +111,5 @@ def _scheduler_app(
         trace_sampling=flags["trace-sampling"],
     )
     configuration = effective.configured(app.configuration, flags, app.gates)
+    options = replace(options, partitions=effective.partitions(flags, configuration))
     return replace(app, configuration=configuration, options=options)

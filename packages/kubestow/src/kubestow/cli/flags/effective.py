@@ -55,6 +55,9 @@ _CONNECTION = {
 #: Deprecated flags, ignored with ``--config``, and their top-level fields.
 _TOP_LEVEL = {"profiling": "enable_profiling", "contention-profiling": "enable_contention_profiling"}
 
+#: Each has a Lease, which every scheduler reads or renews in every retry period.
+_MOST_PARTITIONS = 64
+
 
 def configured(
     configuration: config.KubeSchedulerConfiguration, flags: Flags, gates: config.FeatureGates
@@ -111,6 +114,20 @@ def seed(flags: Flags) -> int | None:
         return int(text)
     except ValueError:
         raise InputError("--seed", f'invalid argument "{text}": expected an integer') from None
+
+
+def partitions(flags: Flags, configuration: config.KubeSchedulerConfiguration) -> int:
+    """The number of partitions, 0 for none. Raises InputError if they cannot be shared as configured."""
+    count = int(flags["partitions"])
+    if not 0 <= count <= _MOST_PARTITIONS:
+        raise InputError("--partitions", f"{count} must be 0 to {_MOST_PARTITIONS}")
+    if not count:
+        return 0
+    if not configuration.leader_election.leader_elect:
+        raise InputError("--partitions", "needs --leader-elect, because partitions are leased")
+    if flags["flight-record"] is not None:
+        raise InputError("--partitions", "--flight-record is not supported with it")
+    return count
 
 
 def flight_record_size(flags: Flags) -> int:

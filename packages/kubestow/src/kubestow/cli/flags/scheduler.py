@@ -211,6 +211,12 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         Flag("flight-record", PATH, None, "Folder of a flight record for kubestow replay; default: none is kept."),
         Flag("flight-record-size", STRING, "", "Limit of the flight record in bytes; default: 256Mi."),
         Flag("otlp-endpoint", STRING, "", "URL of an OpenTelemetry collector to export traces to; default: no traces."),
+        Flag(
+            "partitions",
+            INT,
+            0,
+            "Number of partitions that the active schedulers of the cluster share; 0: one scheduler is active.",
+        ),
         Flag("plugin", STRINGS, (), "Plugin to register, as module:Class or file.py:Class; can be repeated."),
         Flag("seed", STRING, "", "Seed for the choice between nodes with equal scores; default: random."),
         Flag("trace-sampling", FRACTION, 0.1, "Fraction of scheduling attempts to trace with --otlp-endpoint."),

@@ -86,8 +86,10 @@ class Scheduler:
     ``registry`` has the plugin classes by name, ``pod_group_apis`` are those of other projects whose pod groups count.
     """
 
-    #: The binding cycles of single pods.
+    #: The binding and scheduling cycles of single pods, and the event handlers.
     _binding_cycles: type[BindingCycles[BindingContext]] = BindingCycles
+    _scheduling_cycles: type[SchedulingCycle] = SchedulingCycle
+    _event_handlers: type[EventHandlers] = EventHandlers
 
     def __init__(
         self,
@@ -210,7 +212,7 @@ class Scheduler:
             )
 
         self._ordinary_binding_cycles = ordinary = binding_cycles(self._binding_cycles)
-        self._scheduling_cycle = SchedulingCycle(
+        self._scheduling_cycle = self._scheduling_cycles(
             state,
             pipeline=DecisionPipeline(
                 self.cluster,
@@ -256,7 +258,7 @@ class Scheduler:
         requests.add_listener(self.queue)
         self.queue.gating.add_listener(self._failure_handler)
         self.queue.gating.add_listener(self._incomplete_gangs)
-        self.handlers = EventHandlers(
+        self.handlers = self._event_handlers(
             self.cluster,
             self.pods,
             self.queue,

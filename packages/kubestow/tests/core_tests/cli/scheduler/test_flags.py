@@ -287,3 +287,24 @@ def test_the_written_configuration_is_private_and_complete(tmp_path: Path) -> No
 
 def test_the_configuration_can_be_written_to_a_device() -> None:
     assert exit_status("--write-config-to", "/dev/null") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"partitions": "-1"}, "-1 must be 0 to 64"),
+        ({"partitions": "65"}, "65 must be 0 to 64"),
+        ({"partitions": "2", "leader_elect": "false"}, "partitions are leased"),
+        ({"partitions": "2", "flight_record": "folder"}, "--flight-record is not supported with it"),
+    ],
+)
+def test_partitions_that_cannot_be_shared_are_an_error(arguments: dict[str, str], problem: str) -> None:
+    given = flags(**arguments)
+    configured = effective.configured(config.default_configuration(), given, FeatureGates())
+    with pytest.raises(InputError, match=problem):
+        effective.partitions(given, configured)
+
+
+def test_partitions_are_off_by_default() -> None:
+    assert effective.partitions(flags(), config.default_configuration()) == 0
+    assert effective.partitions(flags(partitions="4"), config.default_configuration()) == 4
