@@ -268,6 +268,10 @@ class Reflector:
             else:
                 await self._wait_until_served()
             return
+        # A role that does not name a resource is refused before the server looks whether there is such a resource.
+        if error.code == 403 and self._resource.optional and not await self._versions.has(self._resource):
+            await self._wait_until_served()
+            return
         if error.code in (400, 410, 422):
             if not self._resource_version and self._watch_list_supported and error.code != 410:
                 _log.debug(

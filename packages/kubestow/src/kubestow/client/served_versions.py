@@ -79,6 +79,14 @@ class ServedVersions:
                     newest.setdefault(resource.name, version)
         return {plural: version for plural, version in newest.items() if version != group.hub}
 
+    async def has(self, resource: Resource) -> bool:
+        """Whether the server serves a resource; true as well if it does not tell."""
+        try:
+            listed: _APIResourceList = await _get(self._transport, self.addressed(resource).prefix, _APIResourceList)
+        except (APIError, Unreachable) as error:
+            return not (isinstance(error, APIError) and error.code == 404)
+        return any(each.name == resource.plural for each in listed.resources)
+
     def prefix(self, group: ConvertedGroup, plural: str) -> str:
         """The path of the version in which a resource of a group is served."""
         return f"/apis/{group.name}/{self._former.get(group, {}).get(plural, group.hub)}"

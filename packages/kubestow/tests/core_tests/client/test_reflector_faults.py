@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core_tests.client.clocks import AutoAdvancingClock, ManualClock
-from core_tests.client.scripted_server import ScriptedServer, disconnect, failure, response
+from core_tests.client.scripted_server import Responder, ScriptedServer, disconnect, failure, response
 from core_tests.client.subscribers import SLICES, bookmark, error_event, event, expired, pod, reflecting
 from kubestow.api.custom import CustomObject
 from kubestow.client.rest.transport import Transport
@@ -197,6 +197,29 @@ async def test_an_optional_resource_that_is_not_served_is_empty_and_polled_rarel
         assert await subscriber.wait_until_seen(2) == [("replace", []), ("replace", ["s1"])]
     assert len(clock.slept) == 2
     assert min(clock.slept) >= 600
+
+
+@pytest.mark.parametrize("served", [failure(404, "NotFound"), response(200, {"resources": [{"name": "other"}]})])
+async def test_an_optional_resource_that_is_forbidden_and_not_served_is_empty(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock, served: Responder
+) -> None:
+    found = server.watch(event("ADDED", {"metadata": {"name": "w", "resourceVersion": "3"}}), READY)
+    server.respond("GET", "/apis/example.com/v1/widgets", failure(403, "Forbidden"), found)
+    server.respond("GET", "/apis/example.com/v1", served)
+    server.respond("GET", DEFINITIONS, failure(403, "Forbidden"))
+    async with reflecting(transport, clock, WIDGETS) as subscriber:
+        assert await subscriber.wait_until_seen(2) == [("replace", []), ("replace", ["w"])]
+
+
+@pytest.mark.parametrize("served", [failure(403, "Forbidden"), response(200, {"resources": [{"name": "widgets"}]})])
+async def test_a_permission_that_is_missing_for_an_optional_resource_is_waited_for(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock, served: Responder
+) -> None:
+    found = server.watch(event("ADDED", {"metadata": {"name": "w", "resourceVersion": "3"}}), READY)
+    server.respond("GET", "/apis/example.com/v1/widgets", failure(403, "Forbidden"), found)
+    server.respond("GET", "/apis/example.com/v1", served)
+    async with reflecting(transport, clock, WIDGETS) as subscriber:
+        assert await subscriber.wait_until_seen(1) == [("replace", ["w"])]
 
 
 async def test_the_polling_interval_of_a_missing_resource_is_configurable(
