@@ -334,13 +334,15 @@ class _Devices:
         """For how many of so many pods with some claims a node of a class has enough suitable devices."""
         found = [count]
         for claim in claims:
-            for request in self._spec_of(claim).by_class[number]:
-                if not request.is_exact:
+            spec, is_shared = self._spec_of(claim), claim.metadata.uid in self._shared
+            for position, request in enumerate(spec.by_class[number]):
+                # Devices of several nodes for a shared claim may have been allocated on another node of theirs.
+                if not request.is_exact or (is_shared and position in spec.wide):
                     continue
                 # All devices of a sort are none where there are none.
                 if not request.count or len(request.candidates) < (1 if request.has_shareable else request.count):
                     return 0
-                if not request.has_shareable and claim.metadata.uid not in self._shared:
+                if not request.has_shareable and not is_shared:
                     found.append(len(request.candidates) // request.count)
         return min(found)
 

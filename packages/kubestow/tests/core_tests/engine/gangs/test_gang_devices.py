@@ -12,7 +12,7 @@ from core_tests.engine.gangs.device_cases import NET, DeviceCase
 from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, Shortage
 from kubestow.plugins.gang_scheduling.gang_scheduling import PREFERRED_TOPOLOGY
 from kubestow.testing import node, pod
-from kubestow.testing.devices import DRIVER, claim, device, device_class, exactly, slice_of
+from kubestow.testing.devices import DRIVER, allocation, claim, device, device_class, exactly, slice_of
 
 pytest.importorskip("ortools", reason="kubestow[solvers] is not installed")
 
@@ -92,6 +92,20 @@ def test_pods_that_share_a_claim_go_where_its_devices_can_be_accessed_by_all() -
 
     assert answer.found_by == "search"
     assert {name for _, name in answer.assignments} == {"y0", "y1", "y2"}
+
+
+def test_a_shared_claim_for_all_devices_is_allocated_where_none_is_in_use_and_used_elsewhere() -> None:
+    """On the nodes of the first rack not all are free, but what is allocated on one of the second can be used there."""
+    case = case_of(3)
+    case.slices = [slice_of("c0", pool="r0", driver=NET, nodeSelector=in_rack("r0"))]
+    case.slices += [slice_of("e0", pool="all", driver=NET, allNodes=True)]
+    in_use = allocation("c0", driver=NET, pool="r0")
+    case.claims = [claim("old", status={"allocation": in_use}), claim("domain", exactly(0, of="net"))]
+    for _ in range(4):
+        case.add_pod(shared=["domain"], cpu="64")
+
+    assert {name for _, name in answer_for(case, 3).assignments} == {"n0", "n1", "n2"}
+    assert answer_for(case, 4).certificates[0].most == 3
 
 
 # -- certificates ----------------------------------------------------------------------------------------------------
