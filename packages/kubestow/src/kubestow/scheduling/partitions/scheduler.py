@@ -10,6 +10,7 @@ from msgspec import structs
 
 from kubestow import config
 from kubestow.api.core import Node
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.configuration import PluginEntry
@@ -102,6 +103,27 @@ class PartitionedEventHandlers(EventHandlers):
             self.offered.append(info.uid)
 
 
+class _SharedPorts:
+    """Keeps a host port taken as long as a pod on the node has it.
+
+    While a pod is offered for a node, the scheduler of the node may bind another one with the same port, and declines.
+    Within one scheduler two pods never come to that; if users bind them, the port is free as soon as one of them goes,
+    as for kube-scheduler (semantics 7.4).
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._nodes = cluster.nodes
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        """Nothing: the ports have been taken."""
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        """Take those ports again that other pods on the node have."""
+        if info.shape.host_ports:
+            for other in self._nodes.pods[row].values():
+                self._nodes.take_ports(row, other)
+
+
 class PartitionedScheduler(Scheduler):
     """Schedules the pods of the partitions that it holds, and binds pods to the nodes of these only.
 
@@ -159,6 +181,8 @@ class PartitionedScheduler(Scheduler):
         self._offered = self.handlers.offered = deque()
         self.handlers.membership_changed = self._membership_changed
         self._receive_offer = self.handlers.offer_received
+        self._shared_ports = _SharedPorts(self.cluster)
+        self.cluster.listen_to_placements(self._shared_ports)
         self._looks_soon = False
         partitions.attach(
             self.cluster,

@@ -490,3 +490,20 @@ def test_a_partition_is_drained_although_a_pod_was_offered_to_it_before_it_was_t
                 await held.drain(1)
 
     run(scenario())
+
+
+def test_a_host_port_stays_taken_when_one_of_two_pods_with_it_goes() -> None:
+    """The pod of one scheduler was offered for the node on which the other one has bound a pod with the same port."""
+
+    async def scenario() -> None:
+        cluster = scheduler(BoundBy(), HeldPartitions(2)).cluster
+        cluster.add_node(node("n"))
+        bound, offered = (cluster.shapes.info(pod(name, host_ports=[80])) for name in ("bound", "offered"))
+        cluster.assume(offered, "n")
+        cluster.put_pod(cluster.shapes.info(pod("bound", host_ports=[80], node="n")))
+        cluster.forget(offered.uid)
+        assert {port.port for port in cluster.nodes.taken_ports(0)} == {80}
+        cluster.remove_pod(bound.uid)
+        assert cluster.nodes.taken_ports(0) == set()
+
+    run(scenario())
