@@ -281,7 +281,7 @@ class Witness:
     def write_cancelled(self, process: Process, what: str) -> None:
         if process.stopped_at is not None:
             seconds = process.clock.monotonic() - process.stopped_at
-            may_wait = process.may_schedule and not process.is_stalled
+            may_wait = process.may_schedule and not (process.has_lost_lease or process.is_stalled)
             self.state(Cancelled(by=process.identity, what=what, seconds=seconds, may_wait=may_wait))
 
     def binding_requested(self, process: Process, uid: str) -> None:

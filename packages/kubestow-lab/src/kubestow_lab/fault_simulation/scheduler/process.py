@@ -24,7 +24,7 @@ from kubestow.client.partition_election import COUNT_ANNOTATION, PartitionElecti
 from kubestow.client.supervised_election import SupervisedElection
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.input.documents import read_yaml
-from kubestow.errors import InputError
+from kubestow.errors import InputError, LeaseLost
 from kubestow.flight_record.journal import Journal
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.framework.interface import Plugin
@@ -37,7 +37,7 @@ from kubestow.rules.minors import DEFAULT_MINOR, Behaviour, Minor
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.events.resources import PODS
-from kubestow.scheduling.interfaces import EventRecord
+from kubestow.scheduling.interfaces import Clock, EventRecord
 from kubestow.scheduling.observer import Disruption, Observer, Offer, Preemptor
 from kubestow.scheduling.partitions.held_partitions import HeldPartitions
 from kubestow.scheduling.partitions.scheduler import PartitionedScheduler
@@ -147,6 +147,18 @@ class EndlessAttempts(BaseException):
     """A scheduler tries a pod again and again and lets nothing else happen; no handler of exceptions catches this."""
 
 
+class SimulatedElector(LeaderElector):
+    """Notes when a process gives up a Lease that it could not renew."""
+
+    def __init__(self, process: Process, lock: LeaseLock, *, clock: Clock, timings: LeaseTimings) -> None:
+        super().__init__(lock, clock=clock, timings=timings)
+        self._process = process
+
+    def loss(self) -> LeaseLost:
+        self._process.has_lost_lease = True
+        return super().loss()
+
+
 class CatchingUp:
     """Assigns partitions to a process once its watch has shown what their former holders have written."""
 
@@ -244,6 +256,8 @@ class Process(Observer):
         self.stopped_victims: set[str] = set()
         #: When it was stopped gracefully, in seconds of its clock; None while it was not.
         self.stopped_at: float | None = None
+        #: Whether it has given up a Lease that it could not renew.
+        self.has_lost_lease = False
         #: The partitions that it holds.
         self.partitions = HeldPartitions(max(1, self.features.partitions))
         client = SimulatedClient(
@@ -401,7 +415,8 @@ class Process(Observer):
         transport = client.transport(timeout=timings.renew_deadline / 2)
         annotations = {COUNT_ANNOTATION: str(self.features.partitions)}
         electors = [
-            LeaderElector(
+            SimulatedElector(
+                self,
                 LeaseLock(
                     transport,
                     identity=self.identity,
@@ -435,9 +450,9 @@ class Process(Observer):
         transport = client.transport(timeout=timings.renew_deadline / 2)
         lock = LeaseLock(transport, identity=self.identity, record=client.record)
         if not self.features.stalls:
-            return LeaderElector(lock, clock=self.clock, timings=timings)
+            return SimulatedElector(self, lock, clock=self.clock, timings=timings)
         clock, self._heartbeat = self.clock.never_ahead(), Heartbeat(self.clock.monotonic)
-        elector = LeaderElector(lock, clock=clock, timings=timings)
+        elector = SimulatedElector(self, lock, clock=clock, timings=timings)
         return ElectionBeside(SupervisedElection(elector, self._heartbeat, clock, attempted=lambda: self._freeze.cause))
 
     @property
