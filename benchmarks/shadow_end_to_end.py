@@ -145,7 +145,7 @@ async def _all_compared(output: Path, shadow: int) -> None:
 
 
 class _Users:
-    """Those who create and delete pods and change nodes, and the kubelets, which remove terminating pods."""
+    """Users that create and delete pods and change nodes, and kubelets, which remove terminating pods."""
 
     def __init__(self, transport: Transport, random: Random, is_of_templates: bool, is_priority_given: bool) -> None:
         self._transport, self._random = transport, random

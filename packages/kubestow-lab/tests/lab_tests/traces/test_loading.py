@@ -90,7 +90,7 @@ def test_servers_with_different_gpus_are_one_gang(tmp_path: Path) -> None:
     label = "scheduling.x-k8s.io/pod-group"
     of_group = [arrival.pod.metadata.labels[label] for arrival in arrivals.pods]
     groups = {each.manifest["metadata"]["name"]: each.manifest["spec"] for each in arrivals.custom_resources}
-    # Two jobs of one name and time are not told apart where they have several tasks.
+    # Two jobs of one name and time cannot be distinguished where they have several tasks.
     assert (of_group, groups) == (["job-1"] * 6, {"job-1": {"minMember": 6}})
     assert {arrival.rendezvous for arrival in arrivals.pods} == {Rendezvous("default/job-1", 6)}
 

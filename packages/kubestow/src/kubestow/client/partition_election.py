@@ -201,7 +201,7 @@ class PartitionElection:
         return False
 
     def _is_free(self, partition: int) -> bool:
-        """Whether a partition may be acquired: nobody holds it, and a claimant has had its time."""
+        """Whether a partition may be acquired: it has no holder, and a claimant has had its time."""
         elector = self._electors[partition]
         if elector.left_to_other_holder > 0:
             return False

@@ -67,7 +67,7 @@ class LeaseTransport(Transport):
 
 @dataclass
 class Candidate:
-    """A scheduler: what is assigned to it, and what it was told."""
+    """A scheduler: the partitions that are assigned to it, and the log of the assignments."""
 
     name: str
     server: LeaseServer

@@ -351,7 +351,7 @@ def _free(nodes: Nodes, fit: NodeResourcesFit | None, kinds: Sequence[Kind]) -> 
 def _with_devices(
     problem: GangProblem, cluster: Cluster, plugin: DynamicResourcesWithoutScore, claims: ClaimsOfPods
 ) -> GangProblem:
-    """The problem with the devices that its pods need; those who share devices of a node are confined to one."""
+    """The problem with the devices that its pods need; those that share devices of a node are confined to one."""
     kinds = problem.kinds
     rooms = [problem.capacity(number) for number in range(len(kinds))]
     pods, passes = [kind.pods for kind in kinds], [kind.passes for kind in kinds]
