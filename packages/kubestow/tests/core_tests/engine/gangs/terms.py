@@ -77,7 +77,7 @@ class Case:
                 sum(name in nodes for name in self.roles[role]) < least for role, least in self.min_by_role.items()
             ):
                 return False
-            if number == 0 and of_segments:
+            if number == 0 and of_segments and len(nodes) > len(existing):  # else nothing is placed in segments
                 domains, size = self._domains(of_segments, nodes), self.segment or self.segment_size
                 if None in domains or any(count % size for count in domains.values()):
                     return False
