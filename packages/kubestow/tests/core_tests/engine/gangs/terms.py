@@ -77,7 +77,7 @@ class Case:
                 sum(name in nodes for name in self.roles[role]) < least for role, least in self.min_by_role.items()
             ):
                 return False
-            if number == 0 and of_segments and len(nodes) > len(existing):  # else nothing is placed in segments
+            if number == 0 and of_segments:
                 domains, size = self._domains(of_segments, nodes), self.segment or self.segment_size
                 if None in domains or any(count % size for count in domains.values()):
                     return False
@@ -206,7 +206,7 @@ def segments(random: Random) -> Case:
     cpus, zones = _nodes(random)
     pods, size = _pods(random, "w", random.choice([4, 5, 5, 8])), random.choice([2, 2, 3])
     existing = {"old": random.choice(list(cpus))} if random.random() < 0.3 else {}
-    minimum = random.randint(1, len(pods) + len(existing))
+    minimum = random.randint(1, len(pods)) + len(existing)  # with enough pods already, nothing has to be in segments
     return Case(cpus, zones, [pods], [minimum], {}, {}, segment=size, existing=existing)
 
 
