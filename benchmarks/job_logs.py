@@ -311,7 +311,7 @@ def load_log(
     """A log of a format, written and read: cluster, pods whose jobs are gangs, and weights of queues by namespace."""
     log_format = LOG_FORMATS[name]
     drawn = log_format.draw(jobs, GPUS_OF_NODE * nodes, load, Random(f"{name}/{seed}"))
-    assumed = ["gangs=true", "namespaces=true", "rendezvous=true"]
+    assumed = ["gangs=true", "namespaces=true", "joint-start=true"]
     with TemporaryDirectory() as folder:
         log_format.write(Path(folder), drawn, nodes)
         assumed += [f"nodes={nodes}"] if log_format.assumes_nodes else []

@@ -35,7 +35,7 @@ ARRIVAL = "kubestow.dev/arrival"
 
 
 @dataclass(frozen=True, slots=True)
-class Rendezvous:
+class JointStart:
     """Pods that work together, such as the workers of a training job: none begins before ``size`` of them are bound."""
 
     name: str
@@ -46,7 +46,7 @@ class Rendezvous:
 class Arrival:
     """A pod that arrives at ``time`` and runs for ``duration`` once it is bound; seconds, None for ever.
 
-    With a ``rendezvous``, it runs from when all of its pods are bound. ``manifest`` has all fields of the pod but its
+    With a ``joint_start``, it runs from when all of its pods are bound. ``manifest`` has all fields of the pod but its
     name; copies share it. ``is_replacement``: it was created for a pod that was evicted.
     """
 
@@ -55,7 +55,7 @@ class Arrival:
     duration: float | None
     manifest: Object
     is_replacement: bool = False
-    rendezvous: Rendezvous | None = None
+    joint_start: JointStart | None = None
 
 
 @dataclass(frozen=True, slots=True)

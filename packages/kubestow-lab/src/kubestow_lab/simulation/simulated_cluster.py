@@ -34,7 +34,7 @@ from kubestow.engine.cluster_api.replacements import (
 from kubestow.engine.cluster_api.volume_controller import VolumeController
 from kubestow.errors import APIError
 from kubestow.scheduling.interfaces import Clock, ObjectReference
-from kubestow_lab.simulation.arrivals import Arrival, Rendezvous
+from kubestow_lab.simulation.arrivals import Arrival, JointStart
 from kubestow_lab.simulation.node_metrics import NODE_METRICS_PATH, Measurements, node_metrics
 
 
@@ -85,8 +85,8 @@ class PodWatch(Protocol):
 
 
 @dataclass(slots=True)
-class _Meeting:
-    """The pods of a rendezvous that are bound, by uid, each with its duration; and the numbers of their ends.
+class _JointPods:
+    """The pods of a joint start that are bound, by uid, each with its duration; and the numbers of their ends.
 
     They have ends once they work.
     """
@@ -118,8 +118,8 @@ class SimulatedCluster(MemoryAPI):
         #: When which pods end, as a heap; those that were evicted before that included. Equal times keep their order.
         self._ends: list[tuple[float, int, ObjectReference]] = []
         self._end_numbers = itertools.count()
-        #: The rendezvous of pods, by name; and the numbers of ends that do not come, as a pod was evicted before.
-        self._meetings: dict[str, _Meeting] = {}
+        #: The pods that start together, by name; and the numbers of ends that do not come, as a pod was evicted before.
+        self._joint_pods: dict[str, _JointPods] = {}
         self._void: set[int] = set()
         self._next_end: DepartureTimer | None = None
         #: What is called when pods come, are bound and end, instead of the subscribers; None if nothing is.
@@ -168,18 +168,18 @@ class SimulatedCluster(MemoryAPI):
             self._watch.pod_bound(PodInfo(bound, before.shape, before.requests, before.nonzero_requests))
         arrival = self._arrivals.get(pod.uid)
         if self._departures and arrival is not None and arrival.duration is not None:
-            self._begin(pod, arrival.duration, arrival.rendezvous)
+            self._begin(pod, arrival.duration, arrival.joint_start)
             self._await_next_end()
 
-    def _begin(self, pod: ObjectReference, duration: float, rendezvous: Rendezvous | None) -> None:
+    def _begin(self, pod: ObjectReference, duration: float, joint_start: JointStart | None) -> None:
         """Have a pod that is bound end after its duration, once those that it works with are bound as well."""
         beginning, ends = [(pod, duration)], list[int]()
-        if rendezvous is not None:
-            meeting = self._meetings.setdefault(rendezvous.name, _Meeting())
-            meeting.pods[pod.uid] = pod, duration
-            if len(meeting.pods) < rendezvous.size:
+        if joint_start is not None:
+            joint = self._joint_pods.setdefault(joint_start.name, _JointPods())
+            joint.pods[pod.uid] = pod, duration
+            if len(joint.pods) < joint_start.size:
                 return
-            beginning, ends = beginning if meeting.ends else list(meeting.pods.values()), meeting.ends
+            beginning, ends = beginning if joint.ends else list(joint.pods.values()), joint.ends
         for each, seconds in beginning:
             number = next(self._end_numbers)
             heapq.heappush(self._ends, (self._timers.time() + seconds, number, each))
@@ -188,14 +188,14 @@ class SimulatedCluster(MemoryAPI):
     def _leave(self, uid: str, *, is_over: bool) -> Arrival | None:
         """Have a pod leave those that it works with: these wait for its replacement, unless its work ``is_over``."""
         arrival = self._arrivals.pop(uid, None)
-        if arrival is not None and arrival.rendezvous is not None:
-            meeting = self._meetings.get(arrival.rendezvous.name)
-            if meeting is not None and meeting.pods.pop(uid, None) is not None:
+        if arrival is not None and arrival.joint_start is not None:
+            joint = self._joint_pods.get(arrival.joint_start.name)
+            if joint is not None and joint.pods.pop(uid, None) is not None:
                 if not is_over:
-                    self._void.update(meeting.ends)
-                    meeting.ends.clear()
-                if not meeting.pods:
-                    del self._meetings[arrival.rendezvous.name]
+                    self._void.update(joint.ends)
+                    joint.ends.clear()
+                if not joint.pods:
+                    del self._joint_pods[arrival.joint_start.name]
         return arrival
 
     async def delete_pod(self, pod: ObjectReference) -> None:

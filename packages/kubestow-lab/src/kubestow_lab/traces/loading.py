@@ -20,7 +20,7 @@ from kubestow.engine.input.admission import Admission
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
 from kubestow.errors import InputError
-from kubestow_lab.simulation.arrivals import Arrival, Arrivals, Rendezvous
+from kubestow_lab.simulation.arrivals import Arrival, Arrivals, JointStart
 from kubestow_lab.traces import openb
 from kubestow_lab.traces.tables import object_name
 from kubestow_lab.traces.trace import Assumptions, ClusterTrace, PodTemplate, Task, TracedNode
@@ -136,13 +136,13 @@ def _arrivals(trace: ClusterTrace, start: float, settings: Assumptions, admissio
         template, manifest = templates[key]
         if group and is_first_of_job:
             arrivals.custom_resources.append(pod_group(group, namespace, size))
-        rendezvous = Rendezvous(f"{namespace}/{job}", size) if settings.rendezvous and task.is_gang else None
+        joint_start = JointStart(f"{namespace}/{job}", size) if settings.joint_start and task.is_gang else None
         time = max(0.0, float(task.created) - start)
         for index in range(task.count):
             named = name if task.count == 1 else f"{name}-{index}"
             metadata = msgspec.structs.replace(template.metadata, name=named, uid=f"pod/{namespace}/{named}")
             pod = msgspec.structs.replace(template, metadata=metadata)
-            arrivals.pods.append(Arrival(pod, time, task.duration, manifest, rendezvous=rendezvous))
+            arrivals.pods.append(Arrival(pod, time, task.duration, manifest, joint_start=joint_start))
     arrivals.pods.sort(key=lambda arrival: arrival.time)
     arrivals.summary.read["Pod"] = len(arrivals.pods)
     arrivals.summary.left_out.update(trace.left_out)

@@ -110,7 +110,7 @@ class Assumptions:
 
     gangs: bool = assumption(False, "tasks of several pods that ran as one are gangs: pod groups of GangScheduling")
     namespaces: bool = assumption(False, "virtual clusters, users or organisations become namespaces")
-    rendezvous: bool = assumption(False, "pods that ran as one work together: they run from when all have a node")
+    joint_start: bool = assumption(False, "pods that ran as one work together: they run from when all have a node")
 
     @classmethod
     def parse(cls, settings: Iterable[str]) -> Self:

@@ -29,7 +29,7 @@ from kubestow.framework.status import Status, Verdict
 from kubestow.reports.model import Paragraph, Table, amount_text
 from kubestow.rules.minors import Minor
 from kubestow.testing import builders
-from kubestow_lab.simulation.arrivals import Arrival, Arrivals, Rendezvous
+from kubestow_lab.simulation.arrivals import Arrival, Arrivals, JointStart
 from kubestow_lab.simulation.manifests import resulting_objects
 from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
@@ -180,10 +180,10 @@ def test_preempted_pods_are_replaced_by_their_controller(tmp_path: Path) -> None
 
 def test_pods_that_work_together_wait_for_the_replacement_of_one_that_is_evicted() -> None:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
-    together = Rendezvous("train", 2)
+    together = JointStart("train", 2)
     workers = [
         replace(
-            at(builders.pod(f"w{n}", cpu="1", metadata={"ownerReferences": [owner]}), 0.0, 100.0), rendezvous=together
+            at(builders.pod(f"w{n}", cpu="1", metadata={"ownerReferences": [owner]}), 0.0, 100.0), joint_start=together
         )
         for n in range(2)
     ]

@@ -453,7 +453,7 @@ def test_csv_with_a_mapping(tmp_path: Path) -> None:
 def test_a_missing_file_and_an_unknown_assumption_are_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=str(tmp_path)):
         _read(name, tmp_path / "absent" if name == "swf" else tmp_path)
-    with pytest.raises(InputError, match="expected KEY=VALUE with one of gangs, namespaces, rendezvous"):
+    with pytest.raises(InputError, match="expected KEY=VALUE with one of gangs, namespaces, joint-start"):
         _read(name, tmp_path, "colour=red")
     with pytest.raises(InputError, match="expected true or false for gangs"):
         _read(name, tmp_path, "gangs=perhaps")

@@ -9,7 +9,7 @@ import pytest
 
 from kubestow.cli import main
 from kubestow.errors import InputError
-from kubestow_lab.simulation.arrivals import Rendezvous
+from kubestow_lab.simulation.arrivals import JointStart
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.traces.loading import load_trace, parse_window
 from kubestow_lab.traces.tables import object_name
@@ -86,13 +86,13 @@ def test_servers_with_different_gpus_are_one_gang(tmp_path: Path) -> None:
     job = {"jobid": "application_1", "submitted_time": "2017-10-07 01:11:39", "attempts": [attempt]}
     (tmp_path / "cluster_job_log").write_text(json.dumps([job, job]))
     (tmp_path / "cluster_machine_list").write_text("machineId,number of GPUs,single GPU mem\nm1,2,24GB\n")
-    _, arrivals = load_trace(f"philly={tmp_path}", assumed=["gangs=true", "rendezvous=true"])
+    _, arrivals = load_trace(f"philly={tmp_path}", assumed=["gangs=true", "joint-start=true"])
     label = "scheduling.x-k8s.io/pod-group"
     of_group = [arrival.pod.metadata.labels[label] for arrival in arrivals.pods]
     groups = {each.manifest["metadata"]["name"]: each.manifest["spec"] for each in arrivals.custom_resources}
     # Two jobs of one name and time cannot be distinguished where they have several tasks.
     assert (of_group, groups) == (["job-1"] * 6, {"job-1": {"minMember": 6}})
-    assert {arrival.rendezvous for arrival in arrivals.pods} == {Rendezvous("default/job-1", 6)}
+    assert {arrival.joint_start for arrival in arrivals.pods} == {JointStart("default/job-1", 6)}
 
 
 def test_the_run_time_that_was_requested_is_what_queues_plan_with(tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ def test_the_run_time_that_was_requested_is_what_queues_plan_with(tmp_path: Path
     assert not two.pod.metadata.annotations
 
 
-def test_pods_of_a_rendezvous_run_from_when_all_of_them_are_bound(tmp_path: Path) -> None:
+def test_pods_with_a_joint_start_run_from_when_all_of_them_are_bound(tmp_path: Path) -> None:
     file = _swf(tmp_path, (0, 50, 4), (10, 20, 8))
     # Without one, the second pod of job-2 runs where the first did; with one, the first waits until job-1 has ended.
-    for assumed, ends in ((), [30, 50, 50]), (("rendezvous=true",), [50, 70, 70]):
+    for assumed, ends in ((), [30, 50, 50]), (("joint-start=true",), [50, 70, 70]):
         outcomes = Simulation(*load_trace(f"swf={file}", assumed=assumed)).run().outcomes
         assert sorted(round(outcome.ended or 0) for outcome in outcomes) == ends
 
@@ -129,7 +129,7 @@ def test_the_command_says_what_it_assumed(tmp_path: Path, capsys: pytest.Capture
         main(["simulate", "--trace", f"swf={file}", "--assume", "cpu-per-node=4", "-o", "json"])
     assert ended.value.code == 0
     out, err = capsys.readouterr()
-    assert "assumed where the trace says nothing: gangs=false, namespaces=false, rendezvous=false, nodes=0" in err
+    assert "assumed where the trace says nothing: gangs=false, namespaces=false, joint-start=false, nodes=0" in err
     assert sorted(round(pod["bound"]) for pod in json.loads(out)["pods"]) == [0, 0, 10]
     with pytest.raises(SystemExit) as ended:
         main(["simulate", "--cluster", str(file), "--assume", "cpu=4"])
