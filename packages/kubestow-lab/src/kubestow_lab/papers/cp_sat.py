@@ -22,7 +22,7 @@ from kubestow.engine.placement import solvers
 from kubestow.version import VERSION
 from kubestow_lab.metrics.intervals import Estimate, estimate
 from kubestow_lab.optimum import OptimumOptions, find_optimum
-from kubestow_lab.papers.measured_runs import finished_runs
+from kubestow_lab.papers.measured_runs import measure_runs
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
@@ -81,10 +81,8 @@ def measure(
     """
     solvers.require_solvers("cp-sat")
     runs = {f"{VERSION}.{WINDOWS[window]:g}s.{seed}": (window, seed) for window in workloads for seed in seeds}
-    shares: dict[tuple[str, int], tuple[float, float]] = {}
-    for name, (better, optimal) in finished_runs(runs, shares_of, folder, processes):
-        shares[runs[name]] = better, optimal
-        progress(len(shares), len(runs))
+    found = measure_runs(runs, shares_of, folder, processes, progress)
+    shares: dict[tuple[str, int], list[float]] = {runs[name]: result for name, result in found.items()}
     return {
         (window, name): estimate([shares[window, seed][column] for seed in seeds])
         for window in workloads

@@ -25,7 +25,7 @@ from kubestow.rules.requests import requests_by_spec
 from kubestow.version import VERSION
 from kubestow_lab.flow.cost_models import BANDWIDTH, NetworkAware, Octopus, Quincy
 from kubestow_lab.metrics.intervals import Estimate, estimate
-from kubestow_lab.papers.measured_runs import finished_runs
+from kubestow_lab.papers.measured_runs import measure_runs
 from kubestow_lab.papers.published import Trend, below
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
@@ -104,10 +104,8 @@ def measure(
     solvers.require_solvers("flow")
     policies = (KUBERNETES, *PURPOSES.values())
     runs = {f"{VERSION}.{policy}.{seed}": (policy, seed) for policy in policies for seed in seeds}
-    values: dict[tuple[str, int], list[float]] = {}
-    for name, found in finished_runs(runs, qualities, folder, processes):
-        values[runs[name]] = found
-        progress(len(values), len(runs))
+    found = measure_runs(runs, qualities, folder, processes, progress)
+    values: dict[tuple[str, int], list[float]] = {runs[name]: result for name, result in found.items()}
     return {
         (purpose, policy): estimate([values[policy, seed][column] for seed in seeds])
         for column, (purpose, special) in enumerate(PURPOSES.items())

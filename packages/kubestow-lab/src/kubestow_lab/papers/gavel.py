@@ -21,7 +21,7 @@ import numpy as np
 from kubestow.errors import InputError
 from kubestow.version import VERSION
 from kubestow_lab.metrics.intervals import Estimate, estimate
-from kubestow_lab.papers.measured_runs import finished_runs
+from kubestow_lab.papers.measured_runs import measure_runs
 from kubestow_lab.training.jobs import TrainingJobs
 from kubestow_lab.training.rounds import completion_times
 from kubestow_lab.training.share_policies import FifoShares, FinishTimeFairness, Makespan, MaxMinFairness
@@ -144,10 +144,8 @@ def measure(
         for workload, policy in rows
         for seed in seeds
     }
-    values: dict[tuple[str, str, int], float] = {}
-    for name, found in finished_runs(runs, hours, folder, processes):
-        values[runs[name][1:]] = found
-        progress(len(values), len(runs))
+    found = measure_runs(runs, hours, folder, processes, progress)
+    values: dict[tuple[str, str, int], float] = {runs[name][1:]: result for name, result in found.items()}
     return {row: estimate([values[*row, seed] for seed in seeds]) for row in rows}
 
 

@@ -31,7 +31,7 @@ from kubestow.version import VERSION
 from kubestow_lab.metrics.energy_and_cost import NodeUsage, mean_between, median_between
 from kubestow_lab.metrics.intervals import Estimate, estimate
 from kubestow_lab.metrics.job_metrics import group_excess, job_runs, waits_by_size
-from kubestow_lab.papers.measured_runs import finished_runs
+from kubestow_lab.papers.measured_runs import measure_runs
 from kubestow_lab.papers.published import Trend, above, below
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
@@ -213,10 +213,8 @@ def measure(
         for strategy in _STRATEGIES[workload]
         for seed in seeds
     }
-    values: dict[tuple[str, str, int], list[float]] = {}
-    for name, found in finished_runs(runs, ratios, folder, processes):
-        values[runs[name]] = found
-        progress(len(values), len(runs))
+    found = measure_runs(runs, ratios, folder, processes, progress)
+    values: dict[tuple[str, str, int], list[float]] = {runs[name]: result for name, result in found.items()}
     return {
         (measured, strategy): estimate([values[workload, strategy, seed][column] for seed in seeds])
         for workload in workloads

@@ -12,13 +12,29 @@ from typing import Any
 from kubestow_lab.process_pool import process_pool
 
 
-def finished_runs(
-    runs: Mapping[str, tuple[Any, ...]], measure: Callable[..., Any], folder: Path, processes: int | None
-) -> Iterator[tuple[str, Any]]:
-    """The names of runs with what ``measure`` returns for their arguments, as JSON has it, in the order of their ends.
+def measure_runs(
+    runs: Mapping[str, tuple[Any, ...]],
+    measure: Callable[..., Any],
+    folder: Path,
+    processes: int | None,
+    progress: Callable[[int, int], None],
+) -> dict[str, Any]:
+    """What ``measure`` returns for the arguments of each run, as JSON has it, by the names of the runs.
 
     A name has to identify all that the result depends on; what the folder has under it is not measured again.
+    ``progress`` is called with the number of runs that have ended, and of all.
     """
+    found: dict[str, Any] = {}
+    for name, result in _finished(runs, measure, folder, processes):
+        found[name] = result
+        progress(len(found), len(runs))
+    return found
+
+
+def _finished(
+    runs: Mapping[str, tuple[Any, ...]], measure: Callable[..., Any], folder: Path, processes: int | None
+) -> Iterator[tuple[str, Any]]:
+    """The runs with their results, in the order of their ends."""
     folder.mkdir(parents=True, exist_ok=True)
     missing = {}
     for name, arguments in runs.items():

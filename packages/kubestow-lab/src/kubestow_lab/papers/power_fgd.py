@@ -24,7 +24,7 @@ from kubestow.version import VERSION
 from kubestow_lab.experiments.experiment_file import Experiment, Run, as_data
 from kubestow_lab.metrics.intervals import Estimate, estimate
 from kubestow_lab.papers import openb_experiments
-from kubestow_lab.papers.measured_runs import finished_runs
+from kubestow_lab.papers.measured_runs import measure_runs
 from kubestow_lab.papers.openb_experiments import FGD
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.workloads.gpu import GPU, GPU_MILLI, GPU_MODEL
@@ -95,15 +95,20 @@ def measure(
     found: dict[tuple[str, str], Estimate] = {}
     total, before = sum(len(_policies(workload)) * len(seeds) for workload in workloads), 0
     for workload in workloads:
-        watts: dict[tuple[str, int], list[float]] = {}
         experiment = _experiment(data, workload, seeds)
         runs = {run.name: (experiment, run) for run in experiment.runs()}
         results = folder / f"{workload}.{_digest(experiment)}"
-        for name, values in finished_runs(runs, _watts_of_run, results, processes):
-            _, run = runs[name]
-            watts[run.policy, run.seed] = values
-            progress(before + len(watts), total)
-        before += len(watts)
+        ended = measure_runs(
+            runs,
+            _watts_of_run,
+            results,
+            processes,
+            lambda done, _, before=before: progress(before + done, total),  # type: ignore[misc]
+        )
+        before += len(ended)
+        watts: dict[tuple[str, int], list[float]] = {
+            (run.policy, run.seed): ended[name] for name, (_, run) in runs.items()
+        }
         for column, arrived in enumerate(ARRIVED):
             for policy in _policies(workload):
                 if policy != _BASELINE:

@@ -18,7 +18,7 @@ import numpy as np
 from kubestow.version import VERSION
 from kubestow_lab.metrics.intervals import Estimate, estimate
 from kubestow_lab.papers.gavel import drawn_jobs
-from kubestow_lab.papers.measured_runs import finished_runs
+from kubestow_lab.papers.measured_runs import measure_runs
 from kubestow_lab.papers.published import Trend, below
 from kubestow_lab.training.job_orders import (
     FirstInFirstOut,
@@ -81,10 +81,8 @@ def measure(
     """The completion times under each policy, in hours."""
     names = [name for name, _ in policies()]
     runs = {f"{VERSION}.{number}.{seed}": (number, seed) for number in range(len(names)) for seed in seeds}
-    values: dict[tuple[int, int], list[float]] = {}
-    for name, found in finished_runs(runs, hours, folder, processes):
-        values[runs[name]] = found
-        progress(len(values), len(runs))
+    found = measure_runs(runs, hours, folder, processes, progress)
+    values: dict[tuple[int, int], list[float]] = {runs[name]: result for name, result in found.items()}
     return {
         (measured, policy): estimate([values[number, seed][column] for seed in seeds])
         for column, measured in enumerate((MEAN, MEDIAN, P95))
