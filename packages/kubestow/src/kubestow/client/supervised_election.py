@@ -31,36 +31,18 @@ from kubestow.scheduling.queue.budget import MAX_PAUSE
 _T = TypeVar("_T")
 
 
-class Elector(Protocol):
+class Elector(Leadership, Protocol):
     """A candidate for one Lease, as :class:`~kubestow.client.leader_election.LeaderElector` is, or for several."""
-
-    @property
-    def is_leader(self) -> bool:
-        """As :attr:`Leadership.is_leader`."""
-
-    @property
-    def holds_lease(self) -> bool:
-        """As :attr:`Leadership.holds_lease`."""
-
-    @property
-    def overdue(self) -> float:
-        """As :attr:`Leadership.overdue`."""
 
     @property
     def lease(self) -> str:
         """Namespace and name of the Lease."""
-
-    async def acquire(self) -> dict[str, float]:
-        """As :meth:`Leadership.acquire`."""
 
     async def hold(self) -> NoReturn:
         """Renew until that fails. Raises LeaseLost."""
 
     async def note_stall(self, pod: str, seconds: float) -> None:
         """Have the next holders hold a pod back for so many seconds. Failures are only logged."""
-
-    async def release(self) -> None:
-        """As :meth:`Leadership.release`."""
 
 
 class SupervisedElection:
