@@ -23,6 +23,7 @@ from benchmarks.harness import Row
 from benchmarks.measurement import cpu_seconds, peak_mb
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
+from kubestow.client.watch_decoding import LineSplitter
 from kubestow.process import WallClock
 from kubestow_lab.apiserver_process import apiserver_process
 
@@ -157,13 +158,12 @@ async def _create_at_rate(transport: Transport, bodies: list[bytes], rate: float
     watching = asyncio.Event()
 
     async def watch() -> None:
-        buffer = b""
+        splitter = LineSplitter()
         path = "/api/v1/pods?watch=true&fieldSelector=spec.nodeName%21%3D"
         async with transport.stream(path, idle_timeout=60) as chunks:
             watching.set()
             async for chunk in chunks:
-                *lines, buffer = (buffer + chunk).split(b"\n")
-                for line in lines:
+                for line in splitter.feed(chunk):
                     bound.setdefault(msgspec.json.decode(line, type=_Event).object.metadata.name, perf_counter())
                 if len(bound) == len(bodies):
                     return
@@ -279,12 +279,11 @@ class _Bindings:
 
     async def watch(self) -> None:
         """Watch until cancelled."""
-        rest = b""
+        splitter = LineSplitter()
         path = f"{_PODS}?watch=true&resourceVersion=0&timeoutSeconds=3600"
         async with self.transport.stream(path, idle_timeout=600.0) as chunks:
             async for chunk in chunks:
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
+                for line in splitter.feed(chunk):
                     self._handle(msgspec.json.decode(line))
                 self.changed.set()
 

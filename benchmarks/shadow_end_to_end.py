@@ -24,6 +24,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
+from kubestow.client.watch_decoding import LineSplitter
 from kubestow.errors import APIError
 from kubestow.process import WallClock
 from kubestow.scheduling.events.resources import resource_of
@@ -226,12 +227,11 @@ class _Users:
 
     async def remove_terminated(self) -> None:
         """Remove pods at once that are to terminate, as kubelets do."""
-        rest = b""
+        splitter = LineSplitter()
         path = f"{_PODS}?watch=true&timeoutSeconds=36000"
         async with self._transport.stream(path, idle_timeout=3600.0) as chunks:
             async for chunk in chunks:
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
+                for line in splitter.feed(chunk):
                     if b"deletionTimestamp" in line and b'"DELETED"' not in line[:30]:
                         name = msgspec.json.decode(line)["object"]["metadata"]["name"]
                         await self._request("DELETE", f"{_PODS}/{name}", {"gracePeriodSeconds": 0})
