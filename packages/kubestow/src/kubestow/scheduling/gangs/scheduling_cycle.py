@@ -83,7 +83,8 @@ class GangSchedulingCycle:
             attempt.search = found
             return found
         *preferred, required = gang.levels()
-        for attempt.gang in preferred:
+        for level in preferred:
+            attempt.gang = level
             members = await self._placer.place(attempt)
             if not isinstance(members, Status):
                 if self._has_enough(attempt, members):
