@@ -32,7 +32,7 @@ from kubestow.cluster.changes.journal import ANY_CHANGE, FEW_ROWS, NEVER, Genera
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.diagnosis import Diagnosis, Rejection
+from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.evaluation.feasibility import (
     CycleFilterRunner,
     Feasibility,
@@ -475,55 +475,76 @@ class Evaluation:
     def _run_filters(
         self, pod: PodInfo, filters: CycleFilterRunner, candidates: Mask, kept: FeasibleRows | None = None
     ) -> Feasibility:
-        """Filter the candidates in order; what is ``kept`` of earlier cycles is used only when these are all nodes."""
+        """Filter the candidates; what is ``kept`` of earlier cycles is used only when these are all nodes.
+
+        The nodes that pass as they are have to pass with their nominated pods too. kube-scheduler filters with those
+        first, which makes no difference to the nodes that pass; so it is done for all candidates only where it matters
+        why none does, or a filter runs on what has passed before, or fails.
+        """
+        cluster = self._cluster
+        verdicts: list[tuple[str, Verdict, Mask]] = []
+        is_in_turn = False
+        for results in self._filters:
+            if results.bound_plugin.filters_passing_nodes:
+                is_in_turn |= not results.skips_filter
+                continue
+            if self._changes & results.filter_refresh_bits:
+                results.refresh_filter(cluster, pod)
+            verdict, passes = results.verdict, results.passes
+            if verdict is not None and passes is not None:
+                verdicts.append((results.plugin.name, verdict, passes))
+                is_in_turn |= verdict.has_errors
+        if is_in_turn:
+            return self._filter_in_turn(pod, filters, candidates)
+        self._filtered = cluster.change_window.generation
+        if kept is not None:
+            kept.update(cluster)
+            passing, count = kept.passing, kept.count
+        else:
+            passing = candidates
+            for _, _, passes in verdicts:
+                passing = passing & passes
+            count = int(np.count_nonzero(passing))
+        ranked_in = 0 if kept is None else self.run_count
+        found = Feasibility(passing, count, filters, ranked_in=ranked_in, candidates=candidates, verdicts=verdicts)
+        rejections = filters.nominated_rejections(passing)
+        for rejection in rejections:
+            found.passing = found.passing & ~rejection.where
+        if rejections:
+            found.count, found.ranked_in = int(np.count_nonzero(found.passing)), 0
+        for rejection in rejections if found.count else found.nominated_rejections:
+            if (error := _first_error(cluster, rejection.plugin, rejection.verdict, rejection.where)) is not None:
+                return _failed(cluster, filters, error)
+        return found
+
+    def _filter_in_turn(self, pod: PodInfo, filters: CycleFilterRunner, candidates: Mask) -> Feasibility:
+        """Filter the candidates with their nominated pods, and those that pass, with one filter after the other."""
         cluster = self._cluster
         passing = candidates
-        nominated_rejections: Sequence[Rejection] = filters.nominated_rejections(candidates) if kept is None else ()
-        for rejection in nominated_rejections:
-            if rejection.verdict.has_errors and (
-                error := _first_error(cluster, rejection.plugin, rejection.verdict, rejection.where)
-            ):
+        found = Feasibility(candidates, 0, filters, candidates=candidates)
+        for rejection in found.nominated_rejections:
+            if (error := _first_error(cluster, rejection.plugin, rejection.verdict, rejection.where)) is not None:
                 return _failed(cluster, filters, error)
             passing = passing & ~rejection.where
         verdicts: list[tuple[str, Verdict, Mask]] = []
         for results in self._filters:
-            among_passing = results.bound_plugin.filters_passing_nodes
-            if among_passing:
+            if results.bound_plugin.filters_passing_nodes:
                 if results.skips_filter:
                     continue
-            elif self._changes & results.filter_refresh_bits:
-                results.refresh_filter(cluster, pod)
-            # What is kept is of no use once a filter has to know which nodes have passed those before it.
-            if kept is not None and (among_passing or (results.verdict is not None and results.verdict.has_errors)):
-                for _, _, passes in verdicts:
-                    passing = passing & passes
-                kept = None
-            if among_passing:
                 verdict = _filter_passing(results, cluster, pod, passing)
-                passes_filter = None if verdict is None else verdict.passes
+                passes = None if verdict is None else verdict.passes
             else:
-                verdict, passes_filter = results.verdict, results.passes
-            if verdict is None or passes_filter is None:
+                verdict, passes = results.verdict, results.passes
+            if verdict is None or passes is None:
                 continue
-            if verdict.has_errors and (
-                error := _first_error(cluster, results.plugin.name, verdict, passing & ~passes_filter)
-            ):
+            error = _first_error(cluster, results.plugin.name, verdict, passing & ~passes)
+            if error is not None:
                 return _failed(cluster, filters, error)
-            verdicts.append((results.plugin.name, verdict, passes_filter))
-            if kept is None:  # else the passing rows of all filters are kept, and a few of them updated at the end
-                passing = passing & passes_filter
+            verdicts.append((results.plugin.name, verdict, passes))
+            passing = passing & passes
         self._filtered = cluster.change_window.generation
-        if kept is not None:
-            kept.update(cluster)
-        return Feasibility(
-            passing if kept is None else kept.passing,
-            int(np.count_nonzero(passing)) if kept is None else kept.count,
-            filters,
-            ranked_in=0 if kept is None else self.run_count,
-            candidates=candidates,
-            nominated_rejections=nominated_rejections,
-            verdicts=verdicts,
-        )
+        found.passing, found.count, found.verdicts = passing, int(np.count_nonzero(passing)), verdicts
+        return found
 
     # -- scoring -------------------------------------------------------------------------------------------------
 
@@ -633,7 +654,9 @@ def _rejected(total: int, filters: CycleFilterRunner, pre_filtered: PreFiltered,
 
 
 def _first_error(cluster: Cluster, plugin: str, verdict: Verdict, where: Mask) -> Status | None:
-    """The error of the first node that has one, in the order in which the nodes were added."""
+    """The error of the first of some rows that has one, in the order in which the nodes were added."""
+    if not verdict.has_errors:
+        return None
     rows = np.flatnonzero(where)
     for row in rows[np.argsort(cluster.nodes.sequence.values[rows])]:
         status = verdict.status(int(row))

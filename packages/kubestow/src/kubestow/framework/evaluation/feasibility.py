@@ -77,17 +77,17 @@ class CycleFilterRunner:
                 nodes = nodes.select(~rejection.where[nodes.row_numbers])
         return rejections + self._rejections(nodes)
 
-    def nominated_rejections(self, candidates: Mask) -> list[Rejection]:
-        """The rejections among the candidate rows (bool, one per node) that are due to nominated pods."""
+    def nominated_rejections(self, among: Mask) -> list[Rejection]:
+        """The rejections among some rows (bool, one per node) that are due to nominated pods."""
         if not self._cluster.has_nominations:
             return []
-        nodes = Nodes(self._cluster.nodes, np.flatnonzero(candidates))
-        nominated = self._nominated_among(nodes)
-        return (
-            []
-            if nominated is None
-            else self._rejections(nodes.select(nominated.positions).with_pod_changes(nominated.pods))
-        )
+        table = self._cluster.nodes
+        rows = np.flatnonzero(table.nominated_count.values)
+        if not among[rows].any():
+            return []
+        rows, others = self._nominated
+        some = np.flatnonzero(among[rows])
+        return self._rejections(Nodes(table, rows[some]).with_pod_changes(others.select(some))) if len(some) else []
 
     def still_pass(self, nodes: Nodes) -> Mask:
         """Which nodes pass (bool, one per node), given that they passed before and only their pods have changed."""
@@ -125,10 +125,7 @@ class CycleFilterRunner:
 
     @cached_property
     def _nominated(self) -> tuple[NDArray[np.intp], PodChanges]:
-        """The nominated pods of no lower priority, this pod excepted, one run per node that has any.
-
-        Also the number of its run for every row of the table, -1 for rows without nominated pods.
-        """
+        """The rows with nominated pods of no lower priority, this pod excepted, and those pods, one run per row."""
         table = self._cluster.nodes
         rows = np.flatnonzero(table.nominated_count.values)
         pods = table.nominated
@@ -139,18 +136,23 @@ class CycleFilterRunner:
             counts &= slots != own
         others = PodChanges(pods, slots, offsets, +1).among(counts)
         some = np.flatnonzero(others.lengths)
-        run_of = np.full(len(table), -1, np.intp)
-        run_of[rows[some]] = np.arange(len(some))
-        return run_of, others.select(some)
+        return rows[some], others.select(some)
+
+    @cached_property
+    def _run_of(self) -> NDArray[np.intp]:
+        """The number of the run of nominated pods for each row of the table, -1 for a row without one."""
+        rows, _ = self._nominated
+        run_of = np.full(len(self._cluster.nodes), -1, np.intp)
+        run_of[rows] = np.arange(len(rows))
+        return run_of
 
     def _nominated_among(self, nodes: Nodes) -> _Nominated | None:
         """The nominated pods of some nodes, None when there are none."""
         if not self._cluster.has_nominations:
             return None
-        run_of, others = self._nominated
-        runs = run_of[nodes.row_numbers]
+        runs = self._run_of[nodes.row_numbers]
         positions = np.flatnonzero(runs >= 0)
-        return _Nominated(positions, others.select(runs[positions])) if len(positions) else None
+        return _Nominated(positions, self._nominated[1].select(runs[positions])) if len(positions) else None
 
 
 def _rejecting(
@@ -207,12 +209,12 @@ class Feasibility:
     tried_nominated_node_only: bool = False
     #: What the diagnosis is made from: the nodes that were filtered, the verdicts on them, and where those pass.
     candidates: Mask | None = None
-    nominated_rejections: Sequence[Rejection] = ()
     verdicts: Sequence[tuple[str, Verdict, Mask]] = ()
     pre_filtered: PreFiltered | None = None
     within: Mask | None = None
     #: When the filters ended, in seconds of the runtime's clock.
     ended: float = 0.0
+    _nominated_rejections: Sequence[Rejection] | None = None
     _rows: Rows | None = None
 
     @property
@@ -222,6 +224,14 @@ class Feasibility:
             all_pass = self.count == len(self.passing)
             self._rows = slice(0, self.count) if all_pass else np.flatnonzero(self.passing)
         return self._rows
+
+    @property
+    def nominated_rejections(self) -> Sequence[Rejection]:
+        """The rejections of candidates that are due to nominated pods, also of those that the filters reject anyway."""
+        if self._nominated_rejections is None:
+            of_candidates = [] if self.candidates is None else self.filters.nominated_rejections(self.candidates)
+            self._nominated_rejections = of_candidates
+        return self._nominated_rejections
 
     def filter_results(self) -> Iterator[FilterResult]:
         """The result of each Filter plugin, in order; none when PreFilter has rejected the pod.
