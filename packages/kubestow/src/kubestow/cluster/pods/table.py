@@ -67,6 +67,8 @@ class PodTable:
         self._infos: list[PodInfo | None] = [None] * _FIRST_CAPACITY
         self._free = list(range(_FIRST_CAPACITY))
         self._slots: dict[str, int] = {}
+        #: How many pods there are of each priority.
+        self._of_priority: dict[int, int] = {}
         #: 64-bit integers in memory of their own, which :meth:`slots_on` joins as bytes.
         self._by_row: list[array[int]] = []
 
@@ -156,6 +158,10 @@ class PodTable:
         assert info is not None
         return info
 
+    def has_pod_below(self, priority: int) -> bool:
+        """Whether any pod has a lower priority."""
+        return any(each < priority for each in self._of_priority)
+
     # -- rows ----------------------------------------------------------------------------------------------------
 
     def slots_on(self, rows: Sequence[int]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -192,6 +198,7 @@ class PodTable:
         if row is not None:
             self._by_row[row].append(slot)
         self._infos[slot] = info
+        self._of_priority[info.priority] = self._of_priority.get(info.priority, 0) + 1
         self._unentered[slot] = None
         return slot
 
@@ -221,10 +228,13 @@ class PodTable:
         on_row = self._by_row[row]
         on_row[on_row.index(slot)] = on_row[-1]
         on_row.pop()
+        info = self.info(slot)
+        self._of_priority[info.priority] -= 1
+        if not self._of_priority[info.priority]:
+            del self._of_priority[info.priority]
         if slot in self._unentered:
             del self._unentered[slot]
         else:
-            info = self.info(slot)
             self._shapes.remove(info.shape)
             self._extreme_pods -= info.has_extreme_requests
         self._infos[slot] = None

@@ -155,8 +155,15 @@ class PreemptionWithoutPreEnqueue(PostFilterPlugin, GangPreemptionPlugin):
     # -- candidates ----------------------------------------------------------------------------------------------
 
     def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:
-        """The candidates that are known from former dry runs for pods of this shape."""
-        return self._cache.get(pod, filters, self._budgets.version)
+        """The candidates that are known from former dry runs for pods of this shape, or without any.
+
+        A subclass that may evict other pods than those of lower priority has to override it, too.
+        """
+        candidates = self._cache.get(pod, filters, self._budgets.version)
+        nodes = self.handle.cluster.nodes
+        if not nodes.pod_table.has_pod_below(pod.priority):
+            candidates.exclude(np.arange(len(nodes)))
+        return candidates
 
     def _find_candidates(self, pod: PodInfo, filters: FilterRunner, candidates: Candidates, potential: Rows) -> Rows:
         """Enough candidates among the potential nodes, walked from a random one (semantics 9.2)."""

@@ -56,6 +56,15 @@ def test_changes_without_some_pods_are_those_of_the_others() -> None:
     assert changes.sums_removed(_millicores).tolist() == [-2000, 0, -1000]
 
 
+def test_whether_a_pod_has_a_lower_priority_follows_the_pods() -> None:
+    pods = table([info("a", priority=5)], [info("b", priority=5), info("c", priority=7)])
+    assert not pods.has_pod_below(5) and pods.has_pod_below(6)
+    pods.remove(0, info("a").uid)
+    assert pods.has_pod_below(6)
+    pods.remove(1, info("b").uid)
+    assert not pods.has_pod_below(7) and pods.has_pod_below(8)
+
+
 def _millicores(shape: Shape) -> int:
     return shape.requests.get("cpu", 0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -317,6 +318,35 @@ def test_results_for_a_nominated_pod_are_not_reused_for_pods_of_the_same_shape()
     twin = pod("twin", cpu="4", priority=HIGH)
     assert preemption_message(harness, twin) == "0/1 nodes are available: 1 Insufficient cpu."
     assert victims(preempt(harness, urgent)) == ["low"]
+
+
+class CountsHypotheticalNodes(FilterPlugin):
+    """Rejects no node, and counts those that it sees without some of their pods."""
+
+    name = "CountsHypotheticalNodes"
+    #: What it has counted in each cluster.
+    counts: ClassVar[dict[Cluster, int]] = {}
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        if isinstance(nodes, HypotheticalNodes):
+            self.counts[self.handle.cluster] = self.counts.get(self.handle.cluster, 0) + len(nodes)
+        return None
+
+
+def test_no_node_is_tried_without_its_pods_until_there_is_a_pod_of_lower_priority() -> None:
+    equal = [running(f"equal-{number}", f"node-{number}", priority=HIGH) for number in range(3)]
+    profile = {"plugins": {"filter": {"enabled": [{"name": "CountsHypotheticalNodes"}]}}}
+    harness = PluginHarness(nodes(3), equal, plugins=[CountsHypotheticalNodes], profile=profile)
+    for _ in range(2):
+        assert preemption_message(harness) == "0/3 nodes are available: 3 No preemption victims found for incoming pod."
+    assert harness.cluster not in CountsHypotheticalNodes.counts
+    low = harness.info(running("low", "node-1"))
+    harness.cluster.remove_pod(harness.info(equal[1]).uid)
+    harness.cluster.put_pod(low)
+    assert preempt(harness).nominated_node_name == "node-1"
+    assert CountsHypotheticalNodes.counts[harness.cluster]
+    harness.cluster.remove_pod(low.uid)
+    assert harness.decide(preemptor()).node_name == "node-1"
 
 
 class FailsWithoutPods(NodeFilterPlugin):
