@@ -25,8 +25,14 @@ _ROOT = Path(__file__).parent
 _IMPORTED = [path for path in sys.path if path == str(_ROOT) or Path(path).match("packages/*/tests")]
 os.environ["PYTHONPATH"] = os.pathsep.join([*_IMPORTED, *filter(None, [os.environ.get("PYTHONPATH")])])
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("exploring", settings.get_profile("repeatable"), derandomize=False)
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("exploring", settings.get_profile("repeatable"), derandomize=False, max_examples=200)
 settings.register_profile(
     "first-failure",
     settings.get_profile("repeatable"),

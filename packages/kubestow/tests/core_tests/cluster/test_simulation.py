@@ -237,7 +237,7 @@ def built(history: Sequence[Operation]) -> Subject:
 
 
 @given(operations(), simulations(), operations())
-@settings(max_examples=120)
+@settings(max_examples=60)
 def test_a_cluster_is_the_same_after_a_simulation(
     history: list[Operation], steps: Nested, later: list[Operation]
 ) -> None:
@@ -257,7 +257,7 @@ def test_a_cluster_is_the_same_after_a_simulation(
 
 
 @given(operations(), operations())
-@settings(max_examples=120)
+@settings(max_examples=60)
 def test_decisions_inside_a_simulation_are_those_after_the_same_changes(
     history: list[Operation], steps: list[Operation]
 ) -> None:

@@ -115,7 +115,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 @given(clusters(), plugin_names, st.data())
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_a_hypothetical_node_gets_the_verdict_of_a_real_node_with_the_same_pods(
     cluster: Cluster, name: str, data: st.DataObject
 ) -> None:

@@ -145,7 +145,7 @@ def test_a_device_that_a_later_request_for_all_needs_is_not_taken_for_another_th
     assert [(name, device_name) for name, device_name, _ in found[0]] == [("any", "d2"), ("all", "d0"), ("all", "d1")]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data(), st.booleans(), st.sampled_from([4, 6, 32]))
 def test_the_search_finds_what_an_exhaustive_search_finds(data: st.DataObject, special: bool, limit: int) -> None:
     counters = [{"name": "card", "counters": {"memory": {"value": "5"}}}]
