@@ -226,7 +226,7 @@ class QueueAccounts:
                 self.accounts[name].deserve(deserved)
         elif self.shares.are_specified:
             for name in self._outdated:
-                self.accounts[name].deserve(self._specified(name))
+                self.accounts[name].deserve(self.specified(name))
         else:
             for name in self._outdated:
                 self.accounts[name].deserve(dict.fromkeys(self.accounts[name].requested, _UNLIMITED))
@@ -252,8 +252,8 @@ class QueueAccounts:
             }
         return found
 
-    def _specified(self, queue: str) -> dict[str, float]:
-        """What a queue deserves by its spec: at most its capability, and at least its guarantee."""
+    def specified(self, queue: str) -> dict[str, float]:
+        """What a queue deserves by its spec as of :meth:`update`: at most its capability, at least its guarantee."""
         rules, most = self.rules[queue], self.capability(queue)
         return {
             name: max(min(rules.deserved.get(name, 0), most.get(name, _UNLIMITED)), rules.guarantee.get(name, 0))
@@ -283,6 +283,10 @@ class QueueAccounts:
         while self.shares is Shares.HIERARCHICAL and (rules := self.rules.get(found[-1])) and rules.parent:
             found.append(rules.parent)
         return found
+
+    def ancestors(self, queue: str, levels: int) -> list[str]:
+        """The ancestors of a queue up to a level, its parent being the first; the root is left out."""
+        return [name for name in self.lineage(queue)[1 : levels + 1] if name != ROOT_QUEUE]
 
     def problem_in_hierarchy(self, queue: str) -> str:
         """Why a queue admits no pods because of its place in the hierarchy; empty if it does."""
