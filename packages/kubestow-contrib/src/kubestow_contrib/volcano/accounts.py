@@ -29,7 +29,7 @@ from kubestow_contrib.volcano.queues import DEFAULT_QUEUE, ROOT_QUEUE, Division,
 _QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 _WAITING_TIMES = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 _UNLIMITED = float("inf")
-#: A capability of 0 does not limit these, and every queue deserves an amount of them, 0 by default.
+#: A capability of 0 does not limit these.
 _UNLIMITED_IF_ZERO = ("cpu", "memory")
 _NEVER: Hashable = object()
 #: The phases of PodGroups that may still be admitted, and those that have been.
@@ -123,9 +123,9 @@ class QueueAccount:
 
     @property
     def share(self) -> float:
-        """The largest fraction of what it deserves that it uses."""
+        """The largest fraction that it uses of a resource of which it deserves anything."""
         if self._share is None:
-            self._share = dominant_share(self.allocated, self.deserved)
+            self._share = dominant_share(self.allocated, {name: most for name, most in self.deserved.items() if most})
         return self._share
 
     def deserve(self, amounts: Mapping[str, float]) -> None:
@@ -257,7 +257,7 @@ class QueueAccounts:
         rules, most = self.rules[queue], self.capability(queue)
         return {
             name: max(min(rules.deserved.get(name, 0), most.get(name, _UNLIMITED)), rules.guarantee.get(name, 0))
-            for name in dict.fromkeys((*_UNLIMITED_IF_ZERO, *rules.deserved, *rules.guarantee))
+            for name in dict.fromkeys((*rules.deserved, *rules.guarantee))
         }
 
     def _capability_in_hierarchy(self, queue: str) -> dict[str, float]:
