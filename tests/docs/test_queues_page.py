@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -115,7 +117,20 @@ async def test_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         await until(lambda pods: running(pods) == {"large": 4})
 
 
-def test_the_other_example_of_queues_is_read() -> None:
-    text = next(block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if block.startswith("args:\n"))
-    args = msgspec.convert(yaml.safe_load(text)["args"], JobQueuesArgs)
+def test_queues_of_volcano_are_printed_with_the_differences(tmp_path: Path) -> None:
+    vision = {"parent": "ml", "guarantee": {"resource": {"cpu": "1"}}}
+    version = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    queues = [{**version, "metadata": {"name": name}, "spec": spec} for name, spec in (("ml", {}), ("vision", vision))]
+    path = tmp_path / "volcano-queues.yaml"
+    path.write_text(yaml.safe_dump_all(queues))
+    command = [sys.executable, "-m", "kubestow_contrib.queues.queues_file", str(path)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    [shown] = re.findall(r"queues_file volcano-queues.yaml\n(.*?)\.\.\.\n", PAGE, re.DOTALL)
+    assert printed.startswith(shown)
+
+
+def test_the_other_args_are_read() -> None:
+    found = map(yaml.safe_load, re.findall(r"```yaml\n((?:args|preemption):.*?)```", PAGE, re.DOTALL))
+    args = msgspec.convert({**next(found)["args"], **next(found)}, JobQueuesArgs)
     assert read_queues(args)["vision"].lineage == ("vision", "ml")
+    assert args.preemption.reclaim

@@ -13,7 +13,10 @@ import pytest
 import yaml
 
 from devcluster_tests.cli.up_process import up
+from kubestow.api.meta import convert
 from kubestow.cli import main
+from kubestow_contrib.volcano.configuration import read_configuration
+from kubestow_contrib.volcano.queues import Queue, read_queues
 from tests.docs.page_examples import example, wait_for_pods
 
 PAGE = (Path(__file__).parents[2] / "docs" / "volcano.md").read_text(encoding="utf-8")
@@ -76,6 +79,41 @@ def test_simulate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dump = "\n---\n".join([cluster, *map(yaml.safe_dump, (group, *pods))])
     after = [each for each in simulated(tmp_path, dump, production(), capsys) if each["kind"] == "Pod"]
     assert running(after) == {"research": 2, "production": 6}
+    waiting = next(
+        each["metadata"]["name"]
+        for each in after
+        if each["metadata"]["labels"]["app"] == "production" and not each["spec"].get("nodeName")
+    )
+    groups = [group, next(yaml.safe_load_all(production()))]
+    (tmp_path / "cluster").write_text("\n---\n".join([cluster, *map(yaml.safe_dump, (*groups, *after))]))
+    given = ("--config", str(tmp_path / "volcano-scheduler.conf"), "--cluster", str(tmp_path / "cluster"))
+    with pytest.raises(SystemExit):
+        main(["explain", *given, f"default/{waiting}"])
+    assert "Queue production has used its share of cpu" in capsys.readouterr().out
+
+
+def test_the_other_configurations_are_read() -> None:
+    """That of kube-batch, and the tier with capacity."""
+    blocks = map(yaml.safe_load, re.findall(r"```yaml\n((?:schedulerName|- plugins).*?)```", PAGE, re.DOTALL))
+    kube_batch, tiers = map(read_configuration, (next(blocks), {"tiers": next(blocks)}))
+    assert kube_batch.evicts_as_kube_batch
+    capacity = tiers.plugin("capacity")
+    assert capacity is not None and capacity.is_hierarchical
+
+
+def test_mistakes_of_queues_read_as_on_the_page() -> None:
+    """The mistakes of the queue ``research`` that the page quotes."""
+    mistaken = [
+        {"weight": 1, "guarantee": {"resource": {"cpu": "2"}}, "capability": {"cpu": "1"}},
+        {"weight": 1, "parent": "team"},
+        {"weight": 0},
+    ]
+    team = {"metadata": {"name": "team"}, "spec": {"weight": 1, "parent": "research"}}
+    for spec in mistaken:
+        manifests = [{"metadata": {"name": "research"}, "spec": spec}, team]
+        problem = read_queues([convert(Queue, each) for each in manifests], {})["research"].problem
+        assert problem
+        assert f"\n{problem}\n" in PAGE
 
 
 async def test_up(tmp_path: Path) -> None:

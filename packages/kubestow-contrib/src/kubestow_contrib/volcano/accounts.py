@@ -29,7 +29,7 @@ from kubestow_contrib.volcano.queues import DEFAULT_QUEUE, ROOT_QUEUE, Division,
 _QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 _WAITING_TIMES = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 _UNLIMITED = float("inf")
-#: A capability of 0 does not limit these, and every queue deserves an amount of them, 0 by default.
+#: A capability of 0 does not limit these.
 _UNLIMITED_IF_ZERO = ("cpu", "memory")
 _NEVER: Hashable = object()
 #: The phases of PodGroups that may still be admitted, and those that have been.
@@ -123,9 +123,9 @@ class QueueAccount:
 
     @property
     def share(self) -> float:
-        """The largest fraction of what it deserves that it uses."""
+        """The largest fraction that it uses of a resource of which it deserves anything."""
         if self._share is None:
-            self._share = dominant_share(self.allocated, self.deserved)
+            self._share = dominant_share(self.allocated, {name: most for name, most in self.deserved.items() if most})
         return self._share
 
     def deserve(self, amounts: Mapping[str, float]) -> None:
@@ -226,7 +226,7 @@ class QueueAccounts:
                 self.accounts[name].deserve(deserved)
         elif self.shares.are_specified:
             for name in self._outdated:
-                self.accounts[name].deserve(self._specified(name))
+                self.accounts[name].deserve(self.specified(name))
         else:
             for name in self._outdated:
                 self.accounts[name].deserve(dict.fromkeys(self.accounts[name].requested, _UNLIMITED))
@@ -252,12 +252,12 @@ class QueueAccounts:
             }
         return found
 
-    def _specified(self, queue: str) -> dict[str, float]:
-        """What a queue deserves by its spec: at most its capability, and at least its guarantee."""
+    def specified(self, queue: str) -> dict[str, float]:
+        """What a queue deserves by its spec as of :meth:`update`: at most its capability, at least its guarantee."""
         rules, most = self.rules[queue], self.capability(queue)
         return {
             name: max(min(rules.deserved.get(name, 0), most.get(name, _UNLIMITED)), rules.guarantee.get(name, 0))
-            for name in dict.fromkeys((*_UNLIMITED_IF_ZERO, *rules.deserved, *rules.guarantee))
+            for name in dict.fromkeys((*rules.deserved, *rules.guarantee))
         }
 
     def _capability_in_hierarchy(self, queue: str) -> dict[str, float]:
@@ -283,6 +283,10 @@ class QueueAccounts:
         while self.shares is Shares.HIERARCHICAL and (rules := self.rules.get(found[-1])) and rules.parent:
             found.append(rules.parent)
         return found
+
+    def ancestors(self, queue: str, levels: int) -> list[str]:
+        """The ancestors of a queue up to a level, its parent being the first; the root is left out."""
+        return [name for name in self.lineage(queue)[1 : levels + 1] if name != ROOT_QUEUE]
 
     def problem_in_hierarchy(self, queue: str) -> str:
         """Why a queue admits no pods because of its place in the hierarchy; empty if it does."""

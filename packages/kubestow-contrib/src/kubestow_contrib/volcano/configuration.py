@@ -109,6 +109,7 @@ PREDICATES: Mapping[str, str] = {
 _CACHE = "predicate.CacheEnable"
 _OVERCOMMIT_FACTOR = "overcommit-factor"
 _SLA_WAITING_TIME = "sla-waiting-time"
+_ANCESTOR_RECLAIM_LEVEL = "ancestorReclaimLevel"
 _BINPACK_RESOURCES = "binpack.resources"
 _BINPACK_WEIGHTS = ("binpack.weight", "binpack.cpu", "binpack.memory")
 _MAX_SCORE_WEIGHT = 1000
@@ -119,7 +120,7 @@ _ARGUMENTS: Mapping[str, Collection[str]] = {
     "conformance": (),
     "drf": (),
     "proportion": (),
-    "capacity": (),
+    "capacity": (_ANCESTOR_RECLAIM_LEVEL,),
     "overcommit": (_OVERCOMMIT_FACTOR,),
     "sla": (_SLA_WAITING_TIME,),
     "predicates": (*PREDICATES, _CACHE),
@@ -185,6 +186,14 @@ class VolcanoConfiguration:
         option = self.plugin("sla")
         found: float | None = None if option is None else option.arguments.get(_SLA_WAITING_TIME)
         return found
+
+    @property
+    def ancestor_reclaim_level(self) -> int:
+        """How many levels of ancestors capacity looks at besides the queues themselves when it reclaims."""
+        option = self.plugin("capacity")
+        if option is None or not option.is_hierarchical:
+            return 0
+        return int(option.arguments.get(_ANCESTOR_RECLAIM_LEVEL, 0))
 
     @property
     def binpack_weights(self) -> dict[str, int]:
@@ -325,6 +334,11 @@ def _checked(plugin: str, arguments: Mapping[str, Any], path: str) -> Iterator[t
             if factor < 1:
                 raise ConfigurationProblem(where, f"is {value}, expected at least 1")
             yield key, factor
+        elif key == _ANCESTOR_RECLAIM_LEVEL:
+            level = _number(value, where)
+            if level != int(level) or level < 0:
+                raise ConfigurationProblem(where, f"is {value}, expected a whole number of at least 0")
+            yield key, int(level)
         else:
             weight = _number(value, where)
             if weight != int(weight) or not 0 <= weight <= _MAX_SCORE_WEIGHT:

@@ -49,8 +49,10 @@ class JobOrder(SubqueueOrder):
             return 0, 0.0, False, "", queue.name
         if not self._orders_queues:
             return 0, 0.0, False, rules.created, queue.name
+        # With capacity, a queue that deserves nothing comes after all that have not got what they deserve.
         deserves_nothing = self._accounts.queues.shares.are_specified and not any(queue.deserved.values())
-        return -rules.priority, queue.share, deserves_nothing, rules.created, queue.name
+        share = 1.0 if deserves_nothing else queue.share
+        return -rules.priority, share, deserves_nothing, rules.created, queue.name
 
     def job_key(self, job: Job) -> tuple[Any, ...]:
         """The place of a job among those of its queue; the lowest is first."""
@@ -226,7 +228,7 @@ class Enqueueing:
 
     def _lacking(self, job: Job, least: Amounts) -> str:
         """Where there is no room for the minimum resources of a job; empty if there is."""
-        queues = self._accounts.queues
+        queues, least = self._accounts.queues, {name: amount for name, amount in least.items() if amount}
         binding = {self._limiting_queues, "overcommit"}
         if self._is_overdue(job):
             binding &= set(itertools.chain.from_iterable(self._tiers_of_overdue))

@@ -101,7 +101,8 @@ class PodGroupPhases:
         running = 0 if job is None else sum(map(self._is_running, job.placed))
         succeeded, failed = old.succeeded + ended["Succeeded"], old.failed + ended["Failed"]
         least = max(group.spec.min_member, 1)
-        leaving = self._terminating(key, api)
+        terminating = self._terminating(key, api)
+        leaving = sum(self._handle.cluster.placed_pod(uid) is not None for uid in terminating)
         is_ready = placed + succeeded >= least
         is_occupied = placed + succeeded + leaving >= least
         if is_ready or (is_occupied and not (running and waiting)):
@@ -113,9 +114,9 @@ class PodGroupPhases:
         condition = None
         if is_ready:
             condition = PodGroupCondition(type="Scheduled", status="True", reason=_READY)
-        elif waiting or (placed and not is_occupied):
+        elif waiting or ((placed or terminating) and not is_occupied):
             why = refusal or f"pod group is not ready, {waiting} Pending, {least} minAvailable"
-            tasks = placed + waiting + succeeded + failed
+            tasks = placed + waiting + len(terminating) + succeeded + failed
             condition = PodGroupCondition(
                 type="Unschedulable",
                 status="True",
@@ -130,14 +131,10 @@ class PodGroupPhases:
                 conditions = [*(each for each in conditions if each not in own), condition]
         return PodGroupStatus(phase, conditions, running, succeeded, failed)
 
-    def _terminating(self, key: JobKey, api: PodGroupAPI) -> int:
-        """How many pods of a group are terminating on nodes."""
-        cluster = self._handle.cluster
-        members = cluster.pod_groups.members(PodGroupName(api.name, key.namespace, key.name))
-        return sum(
-            members.pods[uid].terminating and cluster.placed_pod(uid) is not None
-            for uid in members.pods.keys() - members.ready.keys()
-        )
+    def _terminating(self, key: JobKey, api: PodGroupAPI) -> list[str]:
+        """The uids of the pods of a group that are terminating."""
+        members = self._handle.cluster.pod_groups.members(PodGroupName(api.name, key.namespace, key.name))
+        return [uid for uid in members.pods.keys() - members.ready.keys() if members.pods[uid].terminating]
 
     def _is_running(self, uid: str) -> bool:
         placed = self._handle.cluster.placed_pod(uid)

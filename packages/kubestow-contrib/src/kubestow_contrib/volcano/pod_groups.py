@@ -71,8 +71,8 @@ def _volcano_group_of(pod: Pod) -> str | None:
 
 
 def task_of(pod: Pod) -> str:
-    """The task of its job that a pod names, "" for none."""
-    return pod.metadata.annotations.get(TASK_ANNOTATION, "")
+    """The task of its job that a pod names by an annotation, or else by a label; "" for none."""
+    return pod.metadata.annotations.get(TASK_ANNOTATION) or pod.metadata.labels.get(TASK_ANNOTATION, "")
 
 
 def _gang_policy(group: PodGroup) -> tuple[int, None]:

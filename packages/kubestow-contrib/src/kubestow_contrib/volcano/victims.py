@@ -7,15 +7,16 @@ protects no pod from the plugins of a later tier, nor the pod of a job that need
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
 from kubestow.rules.requests import PODS
-from kubestow_contrib.shares import TOLERANCE, dominant_share
+from kubestow_contrib.shares import TOLERANCE, Amounts, dominant_share
 from kubestow_contrib.volcano.accounts import Accounts, Job, JobKey, QueueAccount, requests_of
 from kubestow_contrib.volcano.configuration import VolcanoConfiguration
 from kubestow_contrib.volcano.jobs import JobOrder
@@ -70,6 +71,7 @@ class EvictionRules:
                 {name for tier in self._preempt_tiers for name in tier} & {"gang", "conformance"},
             ),
         }
+        self._levels = configuration.ancestor_reclaim_level
         self._starving = next((t for t in configuration.in_order("jobStarving", ("priority", "gang")) if t), [])
 
     def is_starving(self, job: Job, nominated: int) -> bool:
@@ -104,8 +106,7 @@ class EvictionRules:
                     continue
                 if "drf" in tier and info.uid not in fair:
                     continue
-                queue = self._accounts.queues.of(of)
-                if "capacity" in tier and (queue is None or not self._exceeds_specified(queue, info, taken)):
+                if "capacity" in tier and not self._exceeds_specified(pod, job, info, of, taken):
                     continue
                 if "proportion" in tier and not self._keeps_deserved(of, info, taken):
                     continue
@@ -165,7 +166,7 @@ class EvictionRules:
                 continue
             taken = before.copy()
             for info, of in sorted(self._decided(kind, pod, job, candidates), key=self._importance, reverse=True):
-                if not self._is_spared(kind, info, of, taken):
+                if not self._is_spared(kind, pod, job, info, of, taken):
                     found.add(info.uid)
                     taken.take(info, of)
         return found
@@ -189,31 +190,58 @@ class EvictionRules:
             return False
         return bool(pod.requests) or not info.requests
 
-    def _is_spared(self, kind: Eviction, info: PodInfo, of: Job, taken: _Taken) -> bool:
+    def _is_spared(self, kind: Eviction, pod: PodInfo, job: Job, info: PodInfo, of: Job, taken: _Taken) -> bool:
         """Whether a job needs the pods that it has left, or its queue deserves what they use."""
         protecting = self._protecting[kind]
         if "gang" in protecting and len(of.placed) - taken.pods[of.key] <= of.min_member:
             return True
-        queue = self._accounts.queues.of(of)
-        if "capacity" in protecting and (queue is None or not self._exceeds_specified(queue, info, taken)):
+        if "capacity" in protecting and not self._exceeds_specified(pod, job, info, of, taken):
             return True
+        queue = self._accounts.queues.of(of)
         return "proportion" in protecting and not (
             queue is not None and queue.over_deserved(taken.amounts.get(queue.name, {}))
         )
 
-    def _exceeds_specified(self, queue: QueueAccount, info: PodInfo, taken: _Taken) -> bool:
-        """Whether a queue uses more than is specified as deserved of a resource of a pod, and keeps its guarantee.
+    def _exceeds_specified(self, pod: PodInfo, job: Job, info: PodInfo, of: Job, taken: _Taken) -> bool:
+        """Whether the queue of a job uses more than is specified as deserved of a resource of its pod ``info``.
 
-        A pod that requests nothing of which the queue deserves anything may always be evicted.
+        It has to keep its guarantee, and its ancestors up to the level of the configuration have to use more than they
+        deserve, too, unless the queue of the preemptor's ``job`` has the same ancestor there. A pod that requests
+        nothing of which a queue deserves anything may always be evicted; but not from below an ancestor of both queues
+        if the preemptor's queue deserves nothing either.
         """
-        less: Mapping[str, int] = taken.amounts.get(queue.name, {})
-        used = {name: amount - less.get(name, 0) for name, amount in queue.allocated.items()}
-        requests = {name: amount for name, amount in info.requests.items() if amount}
-        guarantee = self._accounts.queues.rules[queue.name].guarantee
-        if any(used.get(name, 0) - requests.get(name, 0) < amount for name, amount in guarantee.items()):
+        queues, queue = self._accounts.queues, self._accounts.queues.of(of)
+        if queue is None:
             return False
+        requests = {name: amount for name, amount in info.requests.items() if amount}
+        used = Counter(queue.allocated)
+        used.subtract(taken.amounts.get(queue.name, {}))
+        guarantee = queues.rules[queue.name].guarantee
+        if any(used[name] - requests.get(name, 0) < amount for name, amount in guarantee.items()):
+            return False
+        theirs, own = (queues.ancestors(each.queue, self._levels) for each in (of, job))
         relevant = [name for name in requests if queue.deserved.get(name, 0)]
-        return not relevant or any(used.get(name, 0) > queue.deserved[name] + TOLERANCE for name in relevant)
+        if not relevant and set(theirs) & set(own):
+            deserved = queues.specified(job.queue)
+            if not any(amount and deserved.get(name, 0) for name, amount in pod.requests.items()):
+                return False
+        if relevant and not any(used[name] > queue.deserved[name] + TOLERANCE for name in relevant):
+            return False
+        return all(
+            self._exceeds_with_descendants(ancestor, requests, taken)
+            for ancestor, other in itertools.zip_longest(theirs, own)
+            if ancestor is not None and ancestor != other
+        )
+
+    def _exceeds_with_descendants(self, ancestor: str, requests: Amounts, taken: _Taken) -> bool:
+        """Whether a queue and those below it use more than it deserves of a resource, or it deserves nothing of any."""
+        queues = self._accounts.queues
+        deserved, used = queues.specified(ancestor), Counter(queues.used_below(ancestor, "allocated"))
+        for queue, amounts in taken.amounts.items():
+            if ancestor in queues.lineage(queue):
+                used.subtract(amounts)
+        relevant = [name for name in requests if deserved.get(name, 0)]
+        return not relevant or any(used[name] > deserved[name] + TOLERANCE for name in relevant)
 
     def _decided(
         self, kind: Eviction, pod: PodInfo, job: Job, candidates: Sequence[tuple[PodInfo, Job]]

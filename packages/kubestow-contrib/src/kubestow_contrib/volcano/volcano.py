@@ -102,7 +102,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         self._sorts_by_priority = configuration.enabled("priority", "taskOrder")
         rules = EvictionRules(configuration, self.accounts, self._order)
         self._sessions = Sessions(handle) if configuration.evicts_as_kube_batch else None
-        self._rules, self._shares = rules, _Shares(handle, self.accounts, limits=self._limits)
+        self._rules, self._shares = rules, _Shares(handle, self.accounts, configuration, limits=self._limits)
         self._evictions = [
             _Evictions(kind, rules, self._shares, handle)
             for action in configuration.actions
@@ -236,9 +236,12 @@ class _Shares:
     That is what they deserve; where this is specified, their capability and that of their ancestors.
     """
 
-    def __init__(self, handle: Handle, accounts: Accounts, *, limits: bool) -> None:
+    def __init__(
+        self, handle: Handle, accounts: Accounts, configuration: VolcanoConfiguration, *, limits: bool
+    ) -> None:
         self.accounts = accounts
         self._handle, self._limits = handle, limits
+        self._levels = configuration.ancestor_reclaim_level
 
     def lacking(self, pod: PodInfo, job: Job) -> tuple[str, list[str]]:
         """The first queue that would exceed its limits with a pod of a job, and the resources in question."""
@@ -248,16 +251,32 @@ class _Shares:
                 return share.queue, found
         return job.queue, []
 
-    def deserves_more(self, pod: PodInfo, job: Job) -> bool:
-        """Whether the queue of a job would not exceed, in any resource of the pod, what is specified as deserved."""
-        queue = self.accounts.queues.of(job)
-        if queue is None or not self.accounts.queues.shares.are_specified:
+    def may_reclaim(self, pod: PodInfo, job: Job) -> bool:
+        """Whether the queue of a job has room for a pod, and deserves it, so that other queues have to make way."""
+        own = self.of(pod, job)[:1]
+        is_full = any(lacking(requests_of(pod), share.used, share.limits) for share in own)
+        return not is_full and self._deserves_more(pod, job)
+
+    def _deserves_more(self, pod: PodInfo, job: Job) -> bool:
+        """Whether the queue of a job would not exceed, in any resource of the pod, what is specified as deserved.
+
+        Or else one of its ancestors up to the level of the configuration.
+        """
+        queues, queue = self.accounts.queues, self.accounts.queues.of(job)
+        if queue is None or not queues.shares.are_specified:
             return queue is not None
-        used = queue.allocated + self._nominated(pod, queue)
-        return any(
-            used.get(name, 0) + amount <= queue.deserved.get(name, 0) + TOLERANCE
-            for name, amount in pod.requests.items()
-            if amount
+        nominated = self._nominated(pod, queue)
+
+        def has_room(allocated: Mapping[str, int], deserved: Mapping[str, float]) -> bool:
+            return any(
+                allocated.get(name, 0) + nominated[name] + amount <= deserved.get(name, 0) + TOLERANCE
+                for name, amount in pod.requests.items()
+                if amount
+            )
+
+        return has_room(queue.allocated, queue.deserved) or any(
+            has_room(queues.used_below(name, "allocated"), queues.specified(name))
+            for name in queues.ancestors(queue.name, self._levels)
         )
 
     def of(self, pod: PodInfo, job: Job) -> list[_Share]:
@@ -312,11 +331,9 @@ class _Evictions(DefaultPreemption):
         """Nominates the pod to a node and names the victims, or returns the reasons of all nodes."""
         job = self.accounts.job(pod)
         assert job is not None
-        if self._kind is Eviction.OTHER_QUEUES:
-            if self._shares.lacking(pod, job)[1] or not self._shares.deserves_more(pod, job):
-                return PostFilterResult(Status.unschedulable(f"preemption: Queue {job.queue} has used its share."))
-        else:
-            filters = _ShareFilters(filters, self._shares, pod, job)
+        if self._kind is Eviction.OTHER_QUEUES and not self._shares.may_reclaim(pod, job):
+            return PostFilterResult(Status.unschedulable(f"preemption: Queue {job.queue} has used its share."))
+        filters = _ShareFilters(filters, self._shares, pod, job)
         for priority in self._priorities(job):
             self._highest_priority = priority
             result = super().post_filter(state, pod, diagnosis, filters)
@@ -358,14 +375,14 @@ class _Evictions(DefaultPreemption):
 
 
 class _ShareFilters(NodeChecks):
-    """The filters of a cycle, and after them the share of the pod's queue.
+    """The filters of a cycle, and after them the shares of the pod's queue and of its ancestors.
 
-    The share is judged by the pods of the queue that each hypothetical node loses.
+    They are judged by the pods that each hypothetical node loses.
     """
 
     def __init__(self, filters: FilterRunner, shares: _Shares, pod: PodInfo, job: Job) -> None:
         super().__init__(filters, Volcano.name, _ABOVE_SHARE)
-        self._accounts, self._requests, self._queue = shares.accounts, requests_of(pod), job.queue
+        self._accounts, self._requests = shares.accounts, requests_of(pod)
         self._limiting = shares.of(pod, job)
 
     def rejects(self, nodes: Nodes) -> NDArray[np.bool_]:
@@ -374,18 +391,14 @@ class _ShareFilters(NodeChecks):
         return np.fromiter(map(self._exceeds, nodes.changes), np.bool_, len(nodes))
 
     def _exceeds(self, change: NodeChange) -> bool:
-        """Whether the queue would exceed its share with the pod after a change of a node."""
+        """Whether a queue would exceed its share with the pod after a change of a node."""
         if not self._limiting:
             return False
-        changed = Counter[str]()
+        used = {each.queue: Counter(each.used) for each in self._limiting}
         for sign, info in change.signed_pods():
             placed = self._accounts.placed(info.uid)
-            if placed is not None and placed[1].queue == self._queue:
-                for name, amount in requests_of(info).items():
-                    changed[name] += sign * amount
-        return any(
-            lacking(
-                self._requests, {**each.used, **{n: each.used.get(n, 0) + c for n, c in changed.items()}}, each.limits
-            )
-            for each in self._limiting
-        )
+            for queue in () if placed is None else self._accounts.queues.lineage(placed[1].queue):
+                if queue in used:
+                    for name, amount in requests_of(info).items():
+                        used[queue][name] += sign * amount
+        return any(lacking(self._requests, used[each.queue], each.limits) for each in self._limiting)

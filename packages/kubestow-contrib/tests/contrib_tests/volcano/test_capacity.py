@@ -77,6 +77,27 @@ def test_the_queue_with_the_lowest_share_of_what_it_deserves_comes_first() -> No
     assert after(objects, [node("n", cpu="8")], capacity()) == {"a": 2, "b": 6}
 
 
+@pytest.mark.parametrize(("profiles", "expected"), [(profile(), 0), (capacity(), 1)])
+def test_jobs_larger_than_what_their_queues_deserve(profiles: list[dict[str, Any]], expected: int) -> None:
+    """With proportion they wait for each other on an empty cluster; with capacity the first uses what is free."""
+    objects: list[Any] = []
+    for name in ("a", "b"):
+        objects += [queue(name, deserved={"cpu": "2"}), pod_group(name, name, minMember=3)]
+        objects += [member(f"{name}-{number}", name, cpu="1") for number in range(3)]
+    found = after(objects, [node("n", cpu="4")], profiles)
+    assert len(found) == expected
+    assert set(found.values()) <= {3}
+
+
+def test_only_resources_that_a_queue_deserves_count_for_its_share() -> None:
+    """A queue that deserves GPUs alone has a share of these, however many CPUs its pods use."""
+    gpu = "nvidia.com/gpu"
+    objects = [queue("a", deserved={gpu: "1"}), queue("b", deserved={gpu: "3"})]
+    objects += [single(f"{name}-{number}", name, requests={"cpu": "1", gpu: "1"}) for name in "ab" for number in "1234"]
+    host = node("n", cpu="8", allocatable={gpu: "4"})
+    assert after(objects, [host], capacity()) == {"a": 1, "b": 3}
+
+
 TREE = [
     queue("team", capability={"cpu": "4"}),
     queue("research", parent="team", capability={"cpu": "3"}),
