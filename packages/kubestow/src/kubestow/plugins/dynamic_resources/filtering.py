@@ -404,10 +404,17 @@ class ClaimFilter:
         to_allocate = None if resources is None else state.claims_to_allocate.get(resources)
         if resources is None or to_allocate is None:
             return None
-        solution = self._allocator.allocate(to_allocate, self._pools.by_node().of_row(row))
+        solution = self._solution_on(to_allocate.claims, row)
         if solution is None:
             return None
         return NodeAllocation(to_allocate.claims, solution, state.extended_claims.get(resources))
+
+    def _solution_on(self, claims: Sequence[ResourceClaim], row: int) -> Solution | None:
+        """Devices for claims on the node of a row. Raises AllocationError, SelectorError or NodeSelectionError."""
+        by_node = self._pools.by_node()
+        states = self._allocator.device_states(by_node)  # what is prepared holds for a numbering of the states
+        to_allocate = self._allocator.prepare(claims, slices_version=self._slices.version)
+        return self._allocator.allocate(to_allocate, by_node.of_row(row), int(states[by_node.positions[row]]))
 
     # -- trials ----------------------------------------------------------------------------------------------------
 
@@ -440,9 +447,8 @@ class ClaimFilter:
 
     def allocate_on(self, claims: Sequence[ResourceClaim], row: int) -> list[AllocationResult] | None:
         """The allocations that claims get together on the node of a row; None if there are none."""
-        to_allocate = self._allocator.prepare(claims, slices_version=self._slices.version)
         try:
-            solution = self._allocator.allocate(to_allocate, self._pools.by_node().of_row(row))
+            solution = self._solution_on(claims, row)
             if solution is None:
                 return None
             return solution.allocation_results(claims, self._handle.cluster.nodes.names[row], self._features)
@@ -469,11 +475,11 @@ class ClaimFilter:
             to_allocate = None if resources is None else state.claims_to_allocate.get(resources)
             if to_allocate is None:
                 continue
-            claims, known = to_allocate.claims, to_allocate.results.allocated_requests
+            claims, known = to_allocate.claims, to_allocate.results.solutions
             by_node = self._pools.by_node()
             entries = by_node.positions[nodes.row_numbers[positions]]
             states = self._allocator.device_states(by_node)[entries].tolist()
-            totals = {each: sum(map(score, claims, known[each])) for each in set(states) if each in known}
+            totals = {each: sum(map(score, claims, known[each].allocated_requests)) for each in set(states) if each in known}
             of_states = zip(positions.tolist(), states, strict=True)
             sums |= {position: totals[each] for position, each in of_states if each in totals}
         return sums
