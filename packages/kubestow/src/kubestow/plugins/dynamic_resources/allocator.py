@@ -4,10 +4,10 @@ Claims with the same spec share results: the search does not depend on claim nam
 and a node is added when the pod is reserved.
 
 Results are remembered by the state of devices (:class:`DeviceStates`): a search for the same claims finds the same
-devices on all nodes whose devices are in one state, until device classes change. Nodes of one kind publish equal devices
-in pools of their own. As long as the same ones are allocated, it does not matter on which of these nodes a search takes
-place. Devices with shares in use, and pools that are incomplete or partly accessible are never equal to others; their
-state changes with every allocation.
+devices on all nodes whose devices are in one state, until device classes change. Nodes of one kind publish equal
+devices in pools of their own. As long as the same ones are allocated, it does not matter on which of these nodes a
+search takes place. Devices with shares in use, and pools that are incomplete or partly accessible are never equal to
+others; their state changes with every allocation.
 """
 
 from __future__ import annotations
@@ -316,6 +316,8 @@ class DeviceStates:
 
     def of(self, by_node: DevicesByNode) -> NDArray[np.intp]:
         """The number of the state of each entry of ``by_node.devices``, intp."""
+        if by_node is self._by_node and self._version == self._tracker.devices.version:
+            return self._states
         changed = self._tracker.devices.pools_changed_since(self._version)
         if by_node is not self._by_node or changed is None:
             self._number_all(by_node)
@@ -354,9 +356,7 @@ def _result(
     claim: ResourceClaim, number: int, result: DeviceResult, features: Features
 ) -> DeviceRequestAllocationResult:
     device, request = result.device, result.request
-    conditions, share_id = features.binding_conditions, None
-    records_admin_access = features.emulates(Behaviour.ADMIN_ACCESS_IS_RECORDED)
-    records_tolerations = features.emulates(Behaviour.TOLERATIONS_ARE_RECORDED)
+    conditions, share_id, tolerations = features.binding_conditions, None, request.selection.tolerations
     if result.consumed_capacity is not None:
         # Deterministic, and unique because claim uids are unique and ``number`` is unique within the claim.
         share_id = str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid}/{number}/{device.id}"))
@@ -365,8 +365,8 @@ def _result(
         driver=device.id.driver,
         pool=device.id.pool,
         device=device.id.device,
-        admin_access=True if request.has_admin_access and records_admin_access else None,
-        tolerations=request.selection.tolerations if records_tolerations else [],
+        admin_access=(request.has_admin_access and features.emulates(Behaviour.ADMIN_ACCESS_IS_RECORDED)) or None,
+        tolerations=tolerations if tolerations and features.emulates(Behaviour.TOLERATIONS_ARE_RECORDED) else [],
         binding_conditions=device.device.binding_conditions if conditions else [],
         binding_failure_conditions=device.device.binding_failure_conditions if conditions else [],
         share_id=share_id,

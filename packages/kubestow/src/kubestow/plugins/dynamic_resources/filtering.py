@@ -9,7 +9,7 @@ Drivers report binding conditions in ``status.devices`` of a claim; allocation r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -92,6 +92,8 @@ class DynamicResourcesState:
     #: The claims with a pending allocation that pods of the same group share. Those that another pod has allocated are
     #: in ``claims`` as if that had been written.
     shared: set[int] = field(default_factory=set)
+    #: The groups whose pods share allocations before these are written.
+    sharing_groups: frozenset[Hashable] = frozenset()
     #: The groups of the claims (by uid) that are reserved for a group instead of the pod.
     groups: dict[str, PodGroup] = field(default_factory=dict)
 
@@ -347,17 +349,19 @@ class ClaimFilter:
         known = self._allocator.outcomes(to_allocate, states)
         failed_at, failure = len(rows), SUCCESS
         unknown = np.flatnonzero(known == Outcome.UNKNOWN)
-        # An error fails the cycle, so the states are searched in the order of the nodes.
-        for position in unknown[np.sort(np.unique(states[unknown], return_index=True)[1])].tolist():
-            row = int(rows[position])
-            try:
-                self._allocator.determine(to_allocate, by_node.of_row(row), int(states[position]))
-            except (AllocationError, SelectorError) as error:
-                name = self._handle.cluster.nodes.names[row]
-                failure = Status.error(f"node {name}: {error}" if isinstance(error, AllocationTimeout) else str(error))
-                failed_at = position
-                break
-        keys = self._allocator.outcomes(to_allocate, states).astype(np.int32)
+        if len(unknown):
+            # An error fails the cycle, so the states are searched in the order of the nodes.
+            for position in unknown[np.sort(np.unique(states[unknown], return_index=True)[1])].tolist():
+                row = int(rows[position])
+                try:
+                    self._allocator.determine(to_allocate, by_node.of_row(row), int(states[position]))
+                except (AllocationError, SelectorError) as error:
+                    name = self._handle.cluster.nodes.names[row]
+                    text = f"node {name}: {error}" if isinstance(error, AllocationTimeout) else str(error)
+                    failed_at, failure = position, Status.error(text)
+                    break
+            known = self._allocator.outcomes(to_allocate, states)
+        keys = known.astype(np.int32)
         keys[keys == Outcome.SOLVED] = 0
         return keys, failed_at, failure
 
@@ -479,7 +483,9 @@ class ClaimFilter:
             by_node = self._pools.by_node()
             entries = by_node.positions[nodes.row_numbers[positions]]
             states = self._allocator.device_states(by_node)[entries].tolist()
-            totals = {each: sum(map(score, claims, known[each].allocated_requests)) for each in set(states) if each in known}
+            totals = {
+                each: sum(map(score, claims, known[each].allocated_requests)) for each in set(states) if each in known
+            }
             of_states = zip(positions.tolist(), states, strict=True)
             sums |= {position: totals[each] for position, each in of_states if each in totals}
         return sums
