@@ -127,6 +127,7 @@ def gangs(nodes: int = 5000, pods: int = 1000) -> Rows:
 
     Pods take the eight GPUs of a node unless the case says otherwise. Needs OR-Tools.
     """
+    gc_tuning.raise_thresholds()  # as every command does
     whole, some = partial(_gpu_nodes, nodes), range(pods)
     mixed = [(f"l{number}", 3, {}) for number in range(151)] + [(f"s{number}", 2, {}) for number in range(100)]
     apart = {"labels": {"app": "t"}, "affinity": _APART}

@@ -17,10 +17,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Pod
+from kubestow.api.resource import ResourceClaim, ResourceClaimStatus
 from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
@@ -40,6 +42,7 @@ from kubestow.errors import InputError
 from kubestow.framework.gang import Gang
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status
+from kubestow.plugins.dynamic_resources.filtering import ClaimLookup, ClaimNotUsable, claim_names
 from kubestow.reports.model import counted
 from kubestow.rules.disruption import EvictionBudgets
 from kubestow_lab.simulation.arrivals import Arrivals
@@ -123,6 +126,12 @@ class _Planner:
         self._none = DefragmentationPlan(str(self._gang.name) if pods else "", len(pods), freed=freed)
         self._budgets = EvictionBudgets(cluster.objects)
         self._stays: dict[str, str] = {}
+        self._claims = ClaimLookup(self._scheduler.cache.resource_claims)
+        #: The pods (uids) that refer to each claim, by its namespace and name.
+        self._users_of_claims: dict[str, set[str]] = {}
+        for info in (self._scheduler.cache.shapes.info(pod) for pod in cluster.pods if pod.spec.resource_claims):
+            for name in claim_names(info):
+                self._users_of_claims.setdefault(f"{info.namespace}/{name}", set()).add(info.uid)
 
     def _find_gang(self, pods: Sequence[Pod]) -> tuple[Profile, Gang]:
         """The gang of all pods with its profile; Raises InputError if they have several."""
@@ -185,7 +194,7 @@ class _Planner:
                 self._stays[uid] = "is being deleted"
             elif replacing_controller(pod) is None:
                 self._stays[uid] = "has no controller that would replace it elsewhere"
-            elif reason := why_not_modelled(profile, info):
+            elif reason := why_not_modelled(profile, info, with_claims=True) or self._why_claims_stay(info):
                 self._stays[uid] = reason
             elif self._budgets.evictable([pod]):
                 movable[uid] = info
@@ -194,15 +203,42 @@ class _Planner:
                 self._stays[uid] = f"is protected: {self._budgets.reason(pod)}"
         return movable, protected
 
+    def _why_claims_stay(self, info: PodInfo) -> str:
+        """Why the devices of a pod's claims cannot be released, and allocated anew elsewhere; "" if they can.
+
+        They can if the claims were created for the pod, or no other pod uses them.
+        """
+        try:
+            claims = self._claims.claims_of(info)
+        except ClaimNotUsable as error:
+            return f"has a claim that is not usable: {error}"
+        for claim in claims:
+            users = {consumer.uid for consumer in claim.status.reserved_for} | self._users_of_claims[claim.key]
+            if len(users) > 1:
+                return f"shares resource claim {claim.key} with other pods"
+        return ""
+
+    def _emptied(self, movable: Mapping[str, PodInfo]) -> OfflineScheduler:
+        """The cluster without the pods that may move, and with the devices of their claims free."""
+        freed = {claim.key for info in movable.values() for claim in self._claims.claims_of(info)}
+        cluster = self._cluster.altered(
+            pods=[pod for uid, pod in self._pods.items() if uid not in movable],
+            objects=[
+                msgspec.structs.replace(each, status=ResourceClaimStatus())
+                if isinstance(each, ResourceClaim) and each.key in freed
+                else each
+                for each in self._cluster.objects
+            ],
+        )
+        return OfflineScheduler(cluster, self._options)
+
     # -- a solution of the model, carried out in the engine ------------------------------------------------------------
 
     def _with_moves(self, movable: Mapping[str, PodInfo], budgets: EvictionBudgets | None) -> DefragmentationPlan:
         """The plan with the fewest moves that the engine accepts."""
         if not movable and self._free is None:
             return replace(self._none, problem=self._why_none_moves())
-        emptied = OfflineScheduler(
-            self._cluster.altered(pods=[pod for uid, pod in self._pods.items() if uid not in movable]), self._options
-        )
+        emptied = self._emptied(movable)
         [profile] = [each for each in emptied.profiles.values() if each.scheduler_name == self._profile.scheduler_name]
         members = self._gang.members
         waiting = [info for uid, info in members.pods.items() if uid not in members.placed]
@@ -310,23 +346,27 @@ class _Planner:
 
     def _leaving(
         self, problem: GangProblem, moving: Collection[int], existing: Amounts, placed: Amounts
-    ) -> list[PodInfo]:
-        """The pods that are not on their nodes any more in a solution."""
-        found: list[PodInfo] = []
+    ) -> list[tuple[Sequence[PodInfo], int]]:
+        """The pods of one kind and node of which some, and how many, are not there any more in a solution."""
+        found: list[tuple[Sequence[PodInfo], int]] = []
         for number in sorted(moving):
-            gone = dict(zip(problem.node_names, (existing[number] - placed[number]).tolist(), strict=True))
+            there: dict[str, list[PodInfo]] = {}
             for info in problem.kinds[number].pods:
-                source = self._pods[info.uid].spec.node_name
-                if gone[source] > 0:
-                    gone[source] -= 1
-                    found.append(info)
+                there.setdefault(self._pods[info.uid].spec.node_name, []).append(info)
+            gone = dict(zip(problem.node_names, (existing[number] - placed[number]).tolist(), strict=True))
+            found += [(pods, gone[source]) for source, pods in there.items() if gone[source] > 0]
         return found
 
     def _carried_out(
-        self, solution: _Solution, leaving: Sequence[PodInfo], budgets: EvictionBudgets | None, fewest: int
+        self,
+        solution: _Solution,
+        leaving: Sequence[tuple[Sequence[PodInfo], int]],
+        budgets: EvictionBudgets | None,
+        fewest: int,
     ) -> DefragmentationPlan | None:
         """The plan in which pods leave their nodes and the gang follows; None if the scheduler decides otherwise."""
-        freed = [] if self._free is None else solution.emptied(leaving, self._pods, self._free.count)
+        sources = {self._pods[pods[0].uid].spec.node_name for pods, _ in leaving}
+        freed = [] if self._free is None else solution.emptied(sources, self._free.count)
         cordoned = {solution.problem.node_names[row] for name in freed for row in solution.domains[name].tolist()}
         cordoned |= set() if freed else solution.nodes_of_gang()
         for order in self._orders(solution, leaving):
@@ -335,12 +375,18 @@ class _Planner:
                 return self._plan_of(*found, cordoned, freed, fewest)
         return None
 
-    def _orders(self, solution: _Solution, leaving: Sequence[PodInfo]) -> Iterator[list[PodInfo]]:
-        """Orders in which pods may leave: those that request most first, and others at random."""
-        shares = solution.shares()
-        order, random = sorted(leaving, key=lambda info: -shares[info.uid]), Random(self._search.seed)
-        for _ in range(_MOST_ORDERS if len(order) > 1 else 1):
-            yield list(order)
+    def _orders(self, solution: _Solution, leaving: Sequence[tuple[Sequence[PodInfo], int]]) -> Iterator[list[PodInfo]]:
+        """Which pods may leave, and in which order: those that request most first, and others at random.
+
+        Pods of one kind on a node differ in the devices that they leave behind.
+        """
+        shares, random = solution.shares(), Random(self._search.seed)
+        order = [info for pods, count in leaving for info in pods[:count]]
+        order.sort(key=lambda info: -shares[info.uid])
+        has_others = len(order) > 1 or any(count < len(pods) for pods, count in leaving)
+        for _ in range(_MOST_ORDERS if has_others else 1):
+            yield order
+            order = [info for pods, count in leaving for info in random.sample(pods, count)]
             random.shuffle(order)
 
     def _rehearsed(
@@ -379,7 +425,7 @@ class _Planner:
                 pod = self._pods[info.uid]
                 if budgets is not None and len(budgets.evictable([*together, pod])) <= len(together):
                     continue
-                if target := rehearsal.move(info, pod.spec.node_name):
+                if target := rehearsal.move(pod):
                     together.append(pod)
                     waiting.remove(info)
                     controller = replacing_controller(pod)
@@ -440,15 +486,14 @@ class _Solution:
         """The nodes that pods of the gang get."""
         return {self.problem.node_names[row] for row in np.flatnonzero(self.of_gang().any(axis=0)).tolist()}
 
-    def emptied(self, leaving: Sequence[PodInfo], pods: Mapping[str, Pod], count: int) -> list[str]:
-        """So many of the domains that have no pod any more that may move: those of the gang first, then those that
-        pods leave."""
-        others = self.placed - self.of_gang()
-        gang, sources = self.nodes_of_gang(), {pods[info.uid].spec.node_name for info in leaving}
+    def emptied(self, sources: Collection[str], count: int) -> list[str]:
+        """So many of the domains that have no pod any more that may move: those of the gang first, then those with
+        ``sources``, the nodes that pods leave."""
+        others, gang = self.placed - self.of_gang(), self.nodes_of_gang()
         empty = {
             name: {self.problem.node_names[row] for row in rows.tolist()}
             for name, rows in self.domains.items()
             if not others[:, rows].any()
         }
-        order = sorted(empty, key=lambda name: (gang.isdisjoint(empty[name]), sources.isdisjoint(empty[name]), name))
+        order = sorted(empty, key=lambda name: (gang.isdisjoint(empty[name]), empty[name].isdisjoint(sources), name))
         return order[:count]

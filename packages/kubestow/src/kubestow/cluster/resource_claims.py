@@ -86,11 +86,11 @@ class AllocatedDevices:
 
     def count(self, allocation: AllocationResult, sign: int) -> None:
         """Count an allocation (+1), or no longer (-1)."""
-        for result in allocation.devices.results:
-            if result.admin_access:
-                continue  # admin access does not allocate the device
+        results = [each for each in allocation.devices.results if not each.admin_access]  # that allocates no device
+        for driver, pool in {(result.driver, result.pool): None for result in results}:
+            self._change(driver, pool)
+        for result in results:
             device = DeviceID(result.driver, result.pool, result.device)
-            self._change(result.driver, result.pool)
             if result.share_id is None:
                 _add_to(self._dedicated, device, sign)
             else:

@@ -183,7 +183,7 @@ def main() -> None:
 
 
 def _explain(stream: BinaryIO) -> dict[str, Any]:
-    from kubestow.engine.explanation.explain import explain_group
+    from kubestow.engine.explanation.explain import explain_pods
     from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
@@ -193,7 +193,7 @@ def _explain(stream: BinaryIO) -> dict[str, Any]:
     for number, batch in messages:
         collections[number].extend(batch)
     options = SchedulerOptions(search.configuration, search.plugins, search.gates)
-    explanation = explain_group(ClusterObjects.of(*collections), search.pods, options)
+    explanation = explain_pods(ClusterObjects.of(*collections), search.pods, options)
     return {
         "pod": explanation.first.pod,
         "pods": len(search.pods),

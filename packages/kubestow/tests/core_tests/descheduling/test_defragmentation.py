@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 from kubestow.api.core import Node, Pod
+from kubestow.api.resource import ResourceClaim
+from kubestow.cluster.resource_claims import DeviceID
 from kubestow.descheduling.defragmentation.plan import DefragmentationPlan, FreedDomains, PlannedMove, read_plan
 from kubestow.descheduling.defragmentation.progress import PlanProgress, progress_of
+from kubestow.descheduling.defragmentation.rehearsal import Rehearsal
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 from kubestow.errors import InputError
 from kubestow.testing import node, pod
+from kubestow.testing.devices import DRIVER, allocation, claim, device_class, reserved_for, slice_of
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
 
@@ -152,3 +156,31 @@ def test_a_plan_says_what_it_is_for() -> None:
 def test_what_is_no_plan_is_refused(content: bytes, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         read_plan(content, "plan.json")
+
+
+@pytest.mark.parametrize("has_device", [True, False])
+def test_the_devices_of_a_pod_that_moves_are_released_and_others_allocated(has_device: bool) -> None:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "w0", "uid": "uid-default-w0", "controller": True}
+    allocated = {"allocation": allocation("d0", at="b", pool="b"), "reservedFor": reserved_for("uid-default-w0")}
+    own = claim("w0-own", metadata={"ownerReferences": [owner]}, status=allocated)
+    moving = web(
+        "w0",
+        "b",
+        spec={"resourceClaims": [{"name": "own", "resourceClaimTemplateName": "own"}]},
+        status={"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "w0-own"}]},
+    )
+    slices = [slice_of("d0", node=name) for name in ("a", "b", "c") if name == "b" or has_device]
+    cluster = ClusterObjects(nodes=NODES, pods=[moving], objects=[device_class(), own, *slices])
+    scheduler = OfflineScheduler(cluster, SchedulerOptions())
+    devices = scheduler.cache.resource_claims.devices
+
+    with Rehearsal(scheduler.cache, scheduler.profiles) as rehearsal:
+        rehearsal.begin_step()
+        target = rehearsal.move(moving)
+        used = {name for name in "abc" if devices.is_allocated(DeviceID(DRIVER, name, "d0"))}
+
+    assert target in (("a", "c") if has_device else ("",))
+    assert used == {target or "b"}
+    assert scheduler.cache.catalog(ResourceClaim).get("default", "w0-own") == own
+    assert devices.is_allocated(DeviceID(DRIVER, "b", "d0"))
+    assert not any(devices.is_allocated(DeviceID(DRIVER, name, "d0")) for name in "ac")

@@ -15,7 +15,7 @@ from kubestow.api.core import Pod
 from kubestow.descheduling.defragmentation.plan import DefragmentationPlan, PlannedMove, stays_with_node
 from kubestow.descheduling.defragmentation.rehearsal import Rehearsal
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
+from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _rehearsed(
             for move in step:
                 if pods[move].spec.scheduler_name not in scheduler.profiles:
                     return found, f"no profile of the configuration has the scheduler of {move.pod}"
-                target = rehearsal.move(scheduler.cache.shapes.info(unbound(pods[move])), move.source)
+                target = rehearsal.move(pods[move])
                 if not target:
                     return found, f"no node would take the replacement of {move.pod}"
                 if target == move.source or target in plan.cordoned:

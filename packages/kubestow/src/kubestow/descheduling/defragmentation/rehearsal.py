@@ -9,9 +9,11 @@ from typing import Self
 
 import numpy as np
 
+from kubestow.api.core import Pod
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.simulation import Simulation
+from kubestow.engine.cluster_api.replacements import ClaimsOfEviction
+from kubestow.engine.pipeline.offline_scheduler import unbound
 from kubestow.engine.placement.engine_placement import Assignment, EnginePlacement
 from kubestow.framework.profile import Profile
 
@@ -38,6 +40,7 @@ class Rehearsal:
         self._left: set[str] = set()
         self._reached: set[str] = set()
         self._placed: list[Assignment] = []
+        self._claims: list[ClaimsOfEviction] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -48,29 +51,38 @@ class Rehearsal:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._engine.give_back_reservations(self._placed)
+        for claims in reversed(self._claims):
+            claims.undo()
         self._stack.close()
 
     def begin_step(self, sources: Iterable[str] = ()) -> None:
         """Begin a step, in which replacements go neither to ``sources`` nor to the nodes that pods leave until then."""
         self._left, self._reached = set(sources), set()
 
-    def move(self, info: PodInfo, source: str) -> str:
-        """Move a pod away from a node: the name of the node that it gets, "" if there is none in this step.
+    def move(self, pod: Pod) -> str:
+        """Move a pod away from its node: the name of the node that it gets, "" if there is none in this step.
 
-        ``info`` is the pod without its node. A pod that gets no node stays. Raises PluginError.
+        Its claims for devices are released, and allocated anew for where it goes. A pod that gets no node stays. Raises
+        PluginError.
         """
-        others = self._open
+        uid, source, others = pod.metadata.uid, pod.spec.node_name, self._open
         if self._closes_sources:
             if source in self._reached:
                 return ""
             others = self._open.copy()
             others[[self._cluster.nodes.rows[name] for name in {*self._left, source}]] = False
-        self._simulation.remove_pod(info.uid)
+        placed = self._cluster.placed_pod(uid)
+        self._simulation.remove_pod(uid)
+        claims = ClaimsOfEviction(self._cluster, pod)
+        info = self._cluster.shapes.info(claims.create_for(unbound(pod)))
         target = self._engine.place_anywhere(info, others)
         if target:
             self._left.add(source)
             self._reached.add(target)
             self._placed.append((info, target))
+            self._claims.append(claims)
         else:
-            self._simulation.add_pod(info, source)
+            claims.undo()
+            if placed is not None:
+                self._simulation.add_pod(placed.info, source)
         return target

@@ -12,15 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from kubestow.api.core import Pod
 from kubestow.api.formats.timestamps import timestamp
-from kubestow.api.resource import ResourceClaim
-from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.descheduling.eviction import Eviction, EvictionBackend, Refusal, RefusedBy
-from kubestow.engine.cluster_api.replacements import belongs_to, claims_of, released, replacement, with_own_claims
+from kubestow.engine.cluster_api.replacements import ClaimsOfEviction, replacement
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, is_attempted
 from kubestow.engine.pipeline.pod_placer import bind_assumed_volumes
@@ -79,38 +76,6 @@ class _Placement:
     node: str
 
 
-class _ClaimsOfEviction:
-    """The claims of an evicted pod, which are deleted with it or released, and those of its replacement."""
-
-    def __init__(self, cache: ClusterCache, pod: Pod) -> None:
-        self._cache, self._pod = cache, pod
-        self._before = list(claims_of(pod, lambda kind, namespace, name: cache.catalog(kind).get(namespace, name)))
-        self._created: list[Any] = []
-        gone = {pod.metadata.uid}
-        for claim in self._before:
-            if belongs_to(claim, gone):
-                self._remove(claim)
-            elif isinstance(claim, ResourceClaim):
-                cache.catalog(ResourceClaim).put(released(claim, gone))
-
-    def create_for(self, replacement: Pod) -> Pod:
-        before = {(type(claim), claim.metadata.namespace, claim.metadata.name): claim for claim in self._before}
-        replacement, self._created = with_own_claims(replacement, self._pod, lambda *key: before.get(key))
-        for claim in self._created:
-            self._cache.catalog(type(claim)).put(claim)
-        return replacement
-
-    def undo(self) -> None:
-        """Have the claims as they were before the eviction."""
-        for claim in self._created:
-            self._remove(claim)
-        for claim in self._before:
-            self._cache.catalog(type(claim)).put(claim)
-
-    def _remove(self, claim: Any) -> None:
-        self._cache.catalog(type(claim)).remove(claim.metadata.namespace, claim.metadata.name)
-
-
 class Rescheduler:
     """A scheduler's cache of a cluster, from which pods are evicted, and in which they come back.
 
@@ -142,12 +107,12 @@ class Rescheduler:
             return PlacementTrial(None, [], Prediction(PredictedState.GONE, message="it has finished"))
         evicted = placed.info
         self._cache.remove_pod(uid)
-        claims = _ClaimsOfEviction(self._cache, pod)
+        claims = ClaimsOfEviction(self._cache, pod)
         admitted = list(self._admit(evicted.priority))
         prediction, placement = self._replace(pod, claims)
         return PlacementTrial(evicted, admitted, prediction, placement, claims)
 
-    def _replace(self, pod: Pod, claims: _ClaimsOfEviction) -> tuple[Prediction, _Placement | None]:
+    def _replace(self, pod: Pod, claims: ClaimsOfEviction) -> tuple[Prediction, _Placement | None]:
         """What becomes of an evicted pod, and where its replacement is put."""
         controller = pod.metadata.controller
         if controller is None:
@@ -224,7 +189,7 @@ class PlacementTrial:
     admitted: list[_Placement]
     prediction: Prediction
     placement: _Placement | None = None
-    claims: _ClaimsOfEviction | None = None
+    claims: ClaimsOfEviction | None = None
 
     @property
     def placements(self) -> list[_Placement]:

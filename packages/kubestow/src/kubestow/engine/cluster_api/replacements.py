@@ -16,6 +16,7 @@ from kubestow.api.core import Pod, PodStatus
 from kubestow.api.meta import ObjectMeta, OwnerReference, convert
 from kubestow.api.resource import ResourceClaim, ResourceClaimStatus
 from kubestow.api.storage import PersistentVolumeClaim, PersistentVolumeClaimStatus
+from kubestow.cluster.cache import Cluster
 from kubestow.rules.claims import ephemeral_claim_name, resource_claim_prefix
 from kubestow.rules.owners import controller_reference, generated_name, generated_suffix
 
@@ -136,3 +137,39 @@ def _created_for(pod: Pod, like: Any, name: str, **fields: Any) -> Any:
         owner_references=[convert(OwnerReference, reference)],
     )
     return msgspec.structs.replace(like, metadata=metadata, **fields)
+
+
+class ClaimsOfEviction:
+    """The claims of an evicted pod, which are deleted with it or released, and those of its replacement, in a cluster.
+
+    The pod is off its node when this is made.
+    """
+
+    def __init__(self, cache: Cluster, pod: Pod) -> None:
+        self._cache, self._pod = cache, pod
+        self._before = list(claims_of(pod, lambda kind, namespace, name: cache.catalog(kind).get(namespace, name)))
+        self._created: list[Any] = []
+        gone = {pod.metadata.uid}
+        for claim in self._before:
+            if belongs_to(claim, gone):
+                self._remove(claim)
+            elif isinstance(claim, ResourceClaim):
+                cache.catalog(ResourceClaim).put(released(claim, gone))
+
+    def create_for(self, replacement: Pod) -> Pod:
+        """The replacement with the claims that are created for it."""
+        before = {(type(claim), claim.metadata.namespace, claim.metadata.name): claim for claim in self._before}
+        replacement, self._created = with_own_claims(replacement, self._pod, lambda *key: before.get(key))
+        for claim in self._created:
+            self._cache.catalog(type(claim)).put(claim)
+        return replacement
+
+    def undo(self) -> None:
+        """Have the claims as they were before the eviction."""
+        for claim in self._created:
+            self._remove(claim)
+        for claim in self._before:
+            self._cache.catalog(type(claim)).put(claim)
+
+    def _remove(self, claim: Any) -> None:
+        self._cache.catalog(type(claim)).remove(claim.metadata.namespace, claim.metadata.name)

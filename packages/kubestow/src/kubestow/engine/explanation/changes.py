@@ -129,7 +129,7 @@ class LowerRequest(Change):
 
     @property
     def text(self) -> str:
-        now, wanted = amount_text(self.resource, self.now), amount_text(self.resource, self.wanted)
+        now, wanted = quantity_text(self.resource, self.now), quantity_text(self.resource, self.wanted)
         return f"request {wanted} {self.resource} instead of {now}"
 
     @property
@@ -353,7 +353,7 @@ def pods_text(pods: Sequence[str]) -> str:
     return ", ".join(pods[:_PODS_NAMED]) + more
 
 
-def amount_text(resource: str, amount: int) -> str:
+def quantity_text(resource: str, amount: int) -> str:
     """An amount (millicores, bytes or counts) as a quantity."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"

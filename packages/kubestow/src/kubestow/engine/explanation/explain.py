@@ -35,7 +35,7 @@ _SCHEDULER_ERROR = "SchedulerError"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupExplanation:
+class PodsExplanation:
     """Pods that wait for the same reason: the explanation of the first, and what would help how many of them.
 
     ``helpful`` are the counterfactuals of the first pod, each with the number of pods that fit beside each other with
@@ -68,7 +68,7 @@ def explain(
         return explain_with(scheduler, found, target, counterfactuals=counterfactuals)
 
 
-def explain_group(cluster: ClusterObjects, pods: Sequence[str], options: SchedulerOptions) -> GroupExplanation:
+def explain_pods(cluster: ClusterObjects, pods: Sequence[str], options: SchedulerOptions) -> PodsExplanation:
     """Explain pending pods ``namespace/name`` of one profile, of which there has to be one. Raises as :func:`explain`.
 
     The counterfactuals are those of the first pod. A change of its requests takes as much off those of the others.
@@ -77,7 +77,7 @@ def explain_group(cluster: ClusterObjects, pods: Sequence[str], options: Schedul
         first, *others = (find_pod(cluster, pod) for pod in pods)
         scheduler = OfflineScheduler(cluster, options, without=first)
         found = explain_with(scheduler, first)
-        return GroupExplanation(found, helpful_counterfactuals(scheduler, found, [first, *others]))
+        return PodsExplanation(found, helpful_counterfactuals(scheduler, found, [first, *others]))
 
 
 def helpful_counterfactuals(

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from kubestow.engine.explanation.changes import amount_text
+from kubestow.engine.explanation.changes import quantity_text
 from kubestow.reports.model import counted
 
 _MESSAGE = re.compile(r"^\d+/\d+ nodes are available:? ?(?P<reasons>.*?)\.(?: |$)", re.DOTALL)
@@ -69,14 +69,14 @@ def plain_words(message: str) -> list[str]:
 def larger_than_any_node(requests: Mapping[str, int], largest: Callable[[str], int]) -> Iterator[str]:
     """The requests (millicores, bytes or counts) above the ``largest`` allocatable amount that a node has of each."""
     for resource, amount, most in _above_largest(requests, largest):
-        has = amount_text(resource, most) if most else "none"
-        yield f"the pod requests {amount_text(resource, amount)} {resource}, the largest node has {has}"
+        has = quantity_text(resource, most) if most else "none"
+        yield f"the pod requests {quantity_text(resource, amount)} {resource}, the largest node has {has}"
 
 
 def scarce_resources(requests: Mapping[str, int], largest: Callable[[str], int]) -> Iterator[str]:
     """The same of pods that request different amounts: the resources of which no node has what they request."""
     for resource, _, most in _above_largest(requests, largest):
-        has = f"more {resource} is requested than the largest node has ({amount_text(resource, most)})"
+        has = f"more {resource} is requested than the largest node has ({quantity_text(resource, most)})"
         yield has if most else f"no node has any {resource}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kubestow import gc_tuning
 from kubestow.cluster.pods.pod_groups import PodGroupName
 from kubestow.engine.explanation.plain_words import plain_words
 from kubestow.engine.gangs.gang_search import Certificate, GangAnswer, GangSearch, SearchOptions
@@ -157,20 +158,21 @@ def explain_group(
     Its pods without a node are placed beside all pods that have one. Raises InputError if no pod is in such a group,
     and without OR-Tools unless kube-scheduler finds a placement; ConfigurationError and PluginError.
     """
-    scheduler = OfflineScheduler(cluster, options)
-    profile, gang = _find(cluster, scheduler, name)
-    answer = GangSearch(scheduler.cache, profile, search).find(gang)
-    rejections: dict[str, str] = {}
-    for certificate in answer.certificates:
-        for kind, number in certificate.passing.items():
-            if not number and kind not in rejections:
-                pod = next(each for each in answer.pods if kind.startswith(each.key))
-                decision = scheduler.pipeline.decide_by_plugins(pod)
-                rejections[kind] = decision.message if isinstance(decision, Unschedulable) else ""
-    remarks = scheduler.absent
-    if scheduler.extenders:
-        remarks = (*remarks, extenders_text(scheduler.extenders))
-    return GroupExplanation(name, answer, rejections, tuple(remarks))
+    with gc_tuning.paused():
+        scheduler = OfflineScheduler(cluster, options)
+        profile, gang = _find(cluster, scheduler, name)
+        answer = GangSearch(scheduler.cache, profile, search).find(gang)
+        rejections: dict[str, str] = {}
+        for certificate in answer.certificates:
+            for kind, number in certificate.passing.items():
+                if not number and kind not in rejections:
+                    pod = next(each for each in answer.pods if kind.startswith(each.key))
+                    decision = scheduler.pipeline.decide_by_plugins(pod)
+                    rejections[kind] = decision.message if isinstance(decision, Unschedulable) else ""
+        remarks = scheduler.absent
+        if scheduler.extenders:
+            remarks = (*remarks, extenders_text(scheduler.extenders))
+        return GroupExplanation(name, answer, rejections, tuple(remarks))
 
 
 def _find(cluster: ClusterObjects, scheduler: OfflineScheduler, name: str) -> tuple[Profile, Gang]:

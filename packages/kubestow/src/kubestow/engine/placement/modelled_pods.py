@@ -20,11 +20,11 @@ Mask = NDArray[np.bool_]
 P = TypeVar("P", bound=FilterPlugin)
 
 
-def why_not_modelled(profile: Profile, pod: PodInfo, *, with_gang: bool = False) -> str:
+def why_not_modelled(profile: Profile, pod: PodInfo, *, with_gang: bool = False, with_claims: bool = False) -> str:
     """Why a pod cannot be part of a problem, empty if it can. Raises PluginError.
 
     Pods of a gang, and pods with devices, cannot, except in a problem that is about the gang as a whole
-    (``with_gang``).
+    (``with_gang``), or about pods with resource claims (``with_claims``).
     """
     if pod.shape.spec.volumes:
         return "has volumes"
@@ -34,7 +34,7 @@ def why_not_modelled(profile: Profile, pod: PodInfo, *, with_gang: bool = False)
         return f"profile {profile.scheduler_name} does not filter by resources"
     if with_gang:
         return ""
-    if pod.spec.resource_claims:
+    if pod.spec.resource_claims and not with_claims:
         return "has resource claims"
     return "requests devices" if requests_devices(profile, pod) else ""
 

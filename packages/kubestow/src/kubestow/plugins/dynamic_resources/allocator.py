@@ -1,14 +1,13 @@
 """Allocates devices for the claims of a pod, and caches the results.
 
 Claims with the same spec share results: the search does not depend on claim names and uids. What is specific to a claim
-and a node is added when the pod is reserved. The devices found for a node (:class:`Solution`) are valid until a device
-of an accessible pool is allocated or deallocated, and until slices or device classes change.
+and a node is added when the pod is reserved.
 
-Whether there is a solution is also remembered by the state of devices (:class:`DeviceStates`): a search for the same
-claims has the same outcome on all nodes whose devices are in one state. Nodes of one kind publish equal devices in
-pools of their own. As long as the same ones are allocated, it does not matter on which of these nodes a search takes
-place. Devices with shares in use, and pools that are incomplete or partly accessible are never equal to others; their
-state changes with every allocation.
+Results are remembered by the state of devices (:class:`DeviceStates`): a search for the same claims finds the same
+devices on all nodes whose devices are in one state, until device classes change. Nodes of one kind publish equal
+devices in pools of their own. As long as the same ones are allocated, it does not matter on which of these nodes a
+search takes place. Devices with shares in use, and pools that are incomplete or partly accessible are never equal to
+others; their state changes with every allocation.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
@@ -71,17 +71,35 @@ _MAX_STATES = 16_384
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Solution:
-    """Devices for a list of claims, valid for any list of claims with the same specs."""
+    """Devices for a list of claims, valid for any list of claims with the same specs.
+
+    ``positions`` are those of the devices of the results among the candidates of ``devices``.
+    """
 
     claims: Sequence[ResolvedClaim]
     results: Sequence[Sequence[DeviceResult]]
+    devices: AccessibleDevices
+    positions: Sequence[Sequence[int]]
 
-    @property
+    @cached_property
     def allocated_requests(self) -> list[set[str]]:
         """For each claim the names of its requests or chosen subrequests (``request/subrequest``)."""
         return [{result.request.result_name for result in results} for results in self.results]
+
+    def on(self, devices: AccessibleDevices) -> Solution:
+        """The solution that a search among other devices in the same state finds."""
+        if devices is self.devices:
+            return self
+        results = [
+            [
+                DeviceResult(result.request, devices.candidates[position].device, result.consumed_capacity)
+                for result, position in zip(of_claim, positions, strict=True)
+            ]
+            for of_claim, positions in zip(self.results, self.positions, strict=True)
+        ]
+        return Solution(self.claims, results, devices, self.positions)
 
     def allocation_results(
         self, claims: Sequence[ResourceClaim], node_name: str, features: Features
@@ -101,10 +119,6 @@ class Solution:
         ]
 
 
-#: By accessible devices: the number of allocation changes in their pools at the time of the search, and its result.
-_Solutions = dict[AccessibleDevices, tuple[int, Solution | None]]
-
-
 class Outcome(IntEnum):
     """What is known about claims and a state of devices."""
 
@@ -119,21 +133,19 @@ class Outcome(IntEnum):
 class _Results:
     """The cached results for claims of one spec."""
 
-    solutions: _Solutions = field(default_factory=dict)
+    #: By the number of a device state.
+    solutions: dict[int, Solution] = field(default_factory=dict)
     #: By the number of a device state, int8, grown on demand.
     outcomes: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     #: The texts of searches that reached the limit of steps, by device state.
     timeouts: dict[int, str] = field(default_factory=dict)
-    #: The names of the allocated requests of each claim, by device state.
-    allocated_requests: dict[int, list[set[str]]] = field(default_factory=dict)
     #: What the allocator counts as the cost of this.
     counted: int = 0
 
     @property
     def cost(self) -> int:
         """The size, in solutions."""
-        known = len(self.solutions) + len(self.allocated_requests) + len(self.timeouts)
-        return 1 + known + len(self.outcomes) // _OUTCOMES_PER_SOLUTION
+        return 1 + len(self.solutions) + len(self.timeouts) + len(self.outcomes) // _OUTCOMES_PER_SOLUTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +186,13 @@ class Allocator:
     def prepare(self, claims: Sequence[ResourceClaim], *, slices_version: int) -> ClaimsToAllocate:
         """Claims to allocate from the slices of a version of their catalog."""
         versions = slices_version, self._classes.version, self._states.generation
-        if self._versions != versions:
-            # A device state says everything about its devices, so slices do not matter to outcomes.
-            if self._versions[1:] != versions[1:]:
-                self._results.clear()
-            self._cost = 0
-            for known in self._results.values():
-                known.solutions.clear()
-                known.counted = 0
-                self._count(known)
+        if self._versions[0] != slices_version:
             self._available_counters.clear()
-            self._versions = versions
+        # A device state says everything about its devices, so slices do not matter to results.
+        if self._versions[1:] != versions[1:]:
+            self._results.clear()
+            self._cost = 0
+        self._versions = versions
         key = _encode([claim.spec for claim in claims])
         if self._results:
             self._count(self._results[next(reversed(self._results))])  # what grew since it was prepared
@@ -201,14 +209,19 @@ class Allocator:
         self._cost += cost - results.counted
         results.counted = cost
 
-    def allocate(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices) -> Solution | None:
-        """Devices for all claims, None if there is no solution. Raises AllocationError or SelectorError."""
-        changes = sum(self._tracker.devices.pool_version(*pool.id) for pool in devices.pools)
+    def allocate(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices, state: int) -> Solution | None:
+        """Devices for all claims among those that are in a state, None if there is no solution.
+
+        Raises AllocationError or SelectorError.
+        """
         solutions = to_allocate.results.solutions
-        cached = solutions.get(devices)
-        if cached is None or cached[0] != changes:
-            cached = solutions[devices] = (changes, self._search(to_allocate.claims, devices))
-        return cached[1]
+        known = solutions.get(state)
+        if known is not None:
+            return known.on(devices)
+        found = self._search(to_allocate.claims, devices)
+        if found is not None:
+            solutions[state] = found
+        return found
 
     def outcomes(self, to_allocate: ClaimsToAllocate, states: NDArray[np.intp]) -> NDArray[np.int8]:
         """What is known about the claims and some device states, int8 (:class:`Outcome`)."""
@@ -228,7 +241,7 @@ class Allocator:
         if state in timeouts:
             raise AllocationTimeout(timeouts[state])
         try:
-            solution = self.allocate(to_allocate, devices)
+            solution = self.allocate(to_allocate, devices, state)
         except AllocationTimeout as error:
             if not self._timeout_is_an_error:
                 to_allocate.results.outcomes[state] = Outcome.TIMED_OUT
@@ -237,7 +250,6 @@ class Allocator:
             raise
         if solution is not None:
             outcome = Outcome.SOLVED
-            to_allocate.results.allocated_requests[state] = solution.allocated_requests
         else:
             is_invalid = self._reports_invalid_pools and any(pool.invalid_reason for pool in devices.pools)
             outcome = Outcome.INVALID_POOLS if is_invalid else Outcome.NO_SOLUTION
@@ -274,7 +286,11 @@ class Allocator:
         search = self._prepared(devices)
         resolved = [self._resolved(claim, devices, search) for claim in claims]
         results = search.run(resolved)
-        return None if results is None else Solution(resolved, results)
+        if results is None:
+            return None
+        numbers = {candidate.device: number for number, candidate in enumerate(devices.candidates)}
+        positions = [[numbers[result.device] for result in of_claim] for of_claim in results]
+        return Solution(resolved, results, devices, positions)
 
 
 # -- states of devices ---------------------------------------------------------------------------------------------
@@ -300,6 +316,8 @@ class DeviceStates:
 
     def of(self, by_node: DevicesByNode) -> NDArray[np.intp]:
         """The number of the state of each entry of ``by_node.devices``, intp."""
+        if by_node is self._by_node and self._version == self._tracker.devices.version:
+            return self._states
         changed = self._tracker.devices.pools_changed_since(self._version)
         if by_node is not self._by_node or changed is None:
             self._number_all(by_node)
@@ -338,9 +356,7 @@ def _result(
     claim: ResourceClaim, number: int, result: DeviceResult, features: Features
 ) -> DeviceRequestAllocationResult:
     device, request = result.device, result.request
-    conditions, share_id = features.binding_conditions, None
-    records_admin_access = features.emulates(Behaviour.ADMIN_ACCESS_IS_RECORDED)
-    records_tolerations = features.emulates(Behaviour.TOLERATIONS_ARE_RECORDED)
+    conditions, share_id, tolerations = features.binding_conditions, None, request.selection.tolerations
     if result.consumed_capacity is not None:
         # Deterministic, and unique because claim uids are unique and ``number`` is unique within the claim.
         share_id = str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid}/{number}/{device.id}"))
@@ -349,8 +365,8 @@ def _result(
         driver=device.id.driver,
         pool=device.id.pool,
         device=device.id.device,
-        admin_access=True if request.has_admin_access and records_admin_access else None,
-        tolerations=request.selection.tolerations if records_tolerations else [],
+        admin_access=(request.has_admin_access and features.emulates(Behaviour.ADMIN_ACCESS_IS_RECORDED)) or None,
+        tolerations=tolerations if tolerations and features.emulates(Behaviour.TOLERATIONS_ARE_RECORDED) else [],
         binding_conditions=device.device.binding_conditions if conditions else [],
         binding_failure_conditions=device.device.binding_failure_conditions if conditions else [],
         share_id=share_id,

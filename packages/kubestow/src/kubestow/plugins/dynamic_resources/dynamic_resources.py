@@ -219,7 +219,7 @@ class DynamicResourcesWithoutScore(
             found.claims.append(existing or self._extended_resources.in_memory_claim(pod))
         if not found.claims:
             return Status.skip()
-        groups = self._sharing_groups(pod)
+        groups = found.sharing_groups = self._sharing_groups(pod)
         for index, claim in enumerate(found.claims):
             if claim.status.allocation is None and groups:
                 shared = self._tracker.shared_allocation(claim.metadata.uid, groups)
@@ -328,7 +328,7 @@ class DynamicResourcesWithoutScore(
         has_extended = on_node.extended is not None
         indices = [index for index in found.unallocated if index != found.extended_index or has_extended]
         found.extended_claim = on_node.extended
-        groups = self._sharing_groups(pod)
+        groups = found.sharing_groups
         for index, allocation in zip(indices, allocations, strict=True):
             claim = found.claims[index]
             found.allocations[index] = allocation

@@ -9,7 +9,7 @@ Drivers report binding conditions in ``status.devices`` of a claim; allocation r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -92,6 +92,8 @@ class DynamicResourcesState:
     #: The claims with a pending allocation that pods of the same group share. Those that another pod has allocated are
     #: in ``claims`` as if that had been written.
     shared: set[int] = field(default_factory=set)
+    #: The groups whose pods share allocations before these are written.
+    sharing_groups: frozenset[Hashable] = frozenset()
     #: The groups of the claims (by uid) that are reserved for a group instead of the pod.
     groups: dict[str, PodGroup] = field(default_factory=dict)
 
@@ -347,17 +349,19 @@ class ClaimFilter:
         known = self._allocator.outcomes(to_allocate, states)
         failed_at, failure = len(rows), SUCCESS
         unknown = np.flatnonzero(known == Outcome.UNKNOWN)
-        # An error fails the cycle, so the states are searched in the order of the nodes.
-        for position in unknown[np.sort(np.unique(states[unknown], return_index=True)[1])].tolist():
-            row = int(rows[position])
-            try:
-                self._allocator.determine(to_allocate, by_node.of_row(row), int(states[position]))
-            except (AllocationError, SelectorError) as error:
-                name = self._handle.cluster.nodes.names[row]
-                failure = Status.error(f"node {name}: {error}" if isinstance(error, AllocationTimeout) else str(error))
-                failed_at = position
-                break
-        keys = self._allocator.outcomes(to_allocate, states).astype(np.int32)
+        if len(unknown):
+            # An error fails the cycle, so the states are searched in the order of the nodes.
+            for position in unknown[np.sort(np.unique(states[unknown], return_index=True)[1])].tolist():
+                row = int(rows[position])
+                try:
+                    self._allocator.determine(to_allocate, by_node.of_row(row), int(states[position]))
+                except (AllocationError, SelectorError) as error:
+                    name = self._handle.cluster.nodes.names[row]
+                    text = f"node {name}: {error}" if isinstance(error, AllocationTimeout) else str(error)
+                    failed_at, failure = position, Status.error(text)
+                    break
+            known = self._allocator.outcomes(to_allocate, states)
+        keys = known.astype(np.int32)
         keys[keys == Outcome.SOLVED] = 0
         return keys, failed_at, failure
 
@@ -404,10 +408,17 @@ class ClaimFilter:
         to_allocate = None if resources is None else state.claims_to_allocate.get(resources)
         if resources is None or to_allocate is None:
             return None
-        solution = self._allocator.allocate(to_allocate, self._pools.by_node().of_row(row))
+        solution = self._solution_on(to_allocate.claims, row)
         if solution is None:
             return None
         return NodeAllocation(to_allocate.claims, solution, state.extended_claims.get(resources))
+
+    def _solution_on(self, claims: Sequence[ResourceClaim], row: int) -> Solution | None:
+        """Devices for claims on the node of a row. Raises AllocationError, SelectorError or NodeSelectionError."""
+        by_node = self._pools.by_node()
+        states = self._allocator.device_states(by_node)  # what is prepared holds for a numbering of the states
+        to_allocate = self._allocator.prepare(claims, slices_version=self._slices.version)
+        return self._allocator.allocate(to_allocate, by_node.of_row(row), int(states[by_node.positions[row]]))
 
     # -- trials ----------------------------------------------------------------------------------------------------
 
@@ -440,9 +451,8 @@ class ClaimFilter:
 
     def allocate_on(self, claims: Sequence[ResourceClaim], row: int) -> list[AllocationResult] | None:
         """The allocations that claims get together on the node of a row; None if there are none."""
-        to_allocate = self._allocator.prepare(claims, slices_version=self._slices.version)
         try:
-            solution = self._allocator.allocate(to_allocate, self._pools.by_node().of_row(row))
+            solution = self._solution_on(claims, row)
             if solution is None:
                 return None
             return solution.allocation_results(claims, self._handle.cluster.nodes.names[row], self._features)
@@ -469,11 +479,13 @@ class ClaimFilter:
             to_allocate = None if resources is None else state.claims_to_allocate.get(resources)
             if to_allocate is None:
                 continue
-            claims, known = to_allocate.claims, to_allocate.results.allocated_requests
+            claims, known = to_allocate.claims, to_allocate.results.solutions
             by_node = self._pools.by_node()
             entries = by_node.positions[nodes.row_numbers[positions]]
             states = self._allocator.device_states(by_node)[entries].tolist()
-            totals = {each: sum(map(score, claims, known[each])) for each in set(states) if each in known}
+            totals = {
+                each: sum(map(score, claims, known[each].allocated_requests)) for each in set(states) if each in known
+            }
             of_states = zip(positions.tolist(), states, strict=True)
             sums |= {position: totals[each] for position, each in of_states if each in totals}
         return sums

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -210,6 +210,38 @@ class Assignments:
     failures: Sequence[MemberFailure]
 
 
+class CandidatePlacements:
+    """The placements to try, whose nodes are kept by name while other tasks run and rows of the node table move.
+
+    They are to be kept before the first await after the placements were generated.
+    """
+
+    def __init__(self, placements: Sequence[Placement], cluster: Cluster) -> None:
+        self._placements, self._cluster = placements, cluster
+        self._structure = cluster.nodes.structure
+        self._names: list[list[str]] = []
+
+    def __len__(self) -> int:
+        return len(self._placements)
+
+    def keep(self) -> None:
+        """Keep the names of the nodes; to be called before other tasks run."""
+        if not self._names:
+            self._names = [placement.nodes.names for placement in self._placements]
+
+    def at(self, number: int) -> Placement:
+        """A placement with the nodes of it that exist now."""
+        placement, table = self._placements[number], self._cluster.nodes
+        if table.structure == self._structure:
+            return placement
+        rows = [row for row in map(table.rows.get, self._names[number]) if row is not None]
+        return Placement(placement.name, Nodes(table, np.array(rows, np.intp)))
+
+    def proposal(self, number: int, nodes: Iterable[tuple[QueuedPod, str]]) -> Proposal:
+        """Pods on nodes of a placement, for the PlacementScore plugins."""
+        return Proposal(self.at(number), [(queued.info, node_name) for queued, node_name in nodes])
+
+
 async def search_placements(
     attempt: GangAttempt,
     placements: Sequence[Placement],
@@ -229,7 +261,7 @@ async def search_placements(
     count, needed = len(attempt.pods), attempt.needed
     pods = [queued.info for queued in attempt.pods]
     found = _by_capacity(placements, pods, attempt.profile, needed=needed, cluster=cluster, copies=at_once.copies)
-    candidates = _Candidates(found or placements[:1], cluster)
+    candidates = CandidatePlacements(found or placements[:1], cluster)
     first: Assignments | None = None
     fitting: list[tuple[int, Assignments]] = []
     decisions = since_pause = 0
@@ -257,37 +289,8 @@ async def search_placements(
         return first
     if len(fitting) == 1:
         return fitting[0][1]
-    proposals = [candidates.proposal(number, assignments) for number, assignments in fitting]
+    proposals = [candidates.proposal(number, assignments.nodes) for number, assignments in fitting]
     return fitting[attempt.profile.gangs.choose_placement(attempt.gang, proposals, random)][1]
-
-
-class _Candidates:
-    """The placements to try, whose nodes are kept by name while other tasks run and rows of the node table move."""
-
-    def __init__(self, placements: Sequence[Placement], cluster: Cluster) -> None:
-        self._placements, self._cluster = placements, cluster
-        self._structure = cluster.nodes.structure
-        self._names: list[list[str]] = []
-
-    def __len__(self) -> int:
-        return len(self._placements)
-
-    def keep(self) -> None:
-        """Keep the names of the nodes; to be called before other tasks run."""
-        if not self._names:
-            self._names = [placement.nodes.names for placement in self._placements]
-
-    def at(self, number: int) -> Placement:
-        """A placement with the nodes of it that exist now."""
-        placement, table = self._placements[number], self._cluster.nodes
-        if table.structure == self._structure:
-            return placement
-        rows = [row for row in map(table.rows.get, self._names[number]) if row is not None]
-        return Placement(placement.name, Nodes(table, np.array(rows, np.intp)))
-
-    def proposal(self, number: int, assignments: Assignments) -> Proposal:
-        """Assignments in a placement, for the PlacementScore plugins."""
-        return Proposal(self.at(number), [(queued.info, node_name) for queued, node_name in assignments.nodes])
 
 
 def _by_capacity(

@@ -21,7 +21,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Gang, GangOutcome, Placement, Proposal
+from kubestow.framework.gang import Gang, GangOutcome, Placement
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.cycle.failure_handler import SchedulingFailure
@@ -29,7 +29,13 @@ from kubestow.scheduling.decision.node_selection import Scope
 from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, GangAttempt, MemberFailure
-from kubestow.scheduling.gangs.placer import Assignments, GangPlacer, MemberPlacement, search_placements
+from kubestow.scheduling.gangs.placer import (
+    Assignments,
+    CandidatePlacements,
+    GangPlacer,
+    MemberPlacement,
+    search_placements,
+)
 from kubestow.scheduling.gangs.preemption import GangPreemption, PreemptionPlan, plan_in_one_attempt
 from kubestow.scheduling.gangs.scheduling_cycle import GangSchedulingCycle
 from kubestow.scheduling.queued_pod import QueuedPod
@@ -104,19 +110,23 @@ class PodGroupPlacer(GangPlacer):
         nominated = self._nominated_placement(attempt, placements)
         if nominated is None:
             return await super()._search(attempt, placements)
-        assignments = await self._try_within(attempt, Scope(nominated.nodes.names))
-        others = [placement for placement in placements if placement is not nominated]
-        if len(assignments.nodes) >= attempt.needed or not others:
+        candidates = CandidatePlacements(placements, self._cluster)
+        candidates.keep()
+        assignments = await self._try_within(attempt, Scope(candidates.at(nominated).nodes.names))
+        others = [candidates.at(number) for number in range(len(candidates)) if number != nominated]
+        others = [placement for placement in others if len(placement.nodes)]
+        if len(assignments.nodes) >= attempt.needed or not others or not attempt.pods:
             return assignments
         best = await super()._search(attempt, others)
         return best if len(best.nodes) >= attempt.needed else assignments
 
-    def _nominated_placement(self, attempt: GangAttempt, placements: Sequence[Placement]) -> Placement | None:
+    def _nominated_placement(self, attempt: GangAttempt, placements: Sequence[Placement]) -> int | None:
+        """The number of the placement with most of the pods' nominations; None without any."""
         nominations = (self._cluster.nomination(queued.info.uid) for queued in attempt.pods)
         counts = Counter(name for name in nominations if name)
         by_count = [sum(counts[name] for name in placement.nodes.names) for placement in placements] if counts else []
         best = max(by_count, default=0)
-        return placements[by_count.index(best)] if best else None
+        return by_count.index(best) if best else None
 
     async def _place_within(self, attempt: GangAttempt, scope: Scope) -> MemberPlacement:
         """Place the members in their order, no longer than enough of them can be placed."""
@@ -234,13 +244,13 @@ class _TreePlacer:
         if isinstance(placements, Status):
             self._reasons[gang.name] = placements.message
             return False
-        fitting: list[tuple[list[tuple[QueuedPod, str]], Proposal]] = []
-        for number, placement in enumerate(placements):
+        candidates = CandidatePlacements(placements, self._cluster)
+        candidates.keep()
+        fitting: list[tuple[int, list[tuple[QueuedPod, str]]]] = []
+        for number in range(len(candidates)):
             mark = self._members.mark()
-            if await self._place_within(gang, frozenset(placement.nodes.names)):
-                placed = [(each.queued, each.node_name) for each in self._members.placed[mark[1] :]]
-                infos = [(queued.info, node_name) for queued, node_name in placed]
-                fitting.append((placed, Proposal(placement, infos)))
+            if await self._place_within(gang, frozenset(candidates.at(number).nodes.names)):
+                fitting.append((number, [(each.queued, each.node_name) for each in self._members.placed[mark[1] :]]))
             if self._members.has_error:
                 return False
             self._members.undo_to(mark, keeps_failures=number == 0)
@@ -248,10 +258,18 @@ class _TreePlacer:
             of = f"0/{len(placements)} placements are available"
             self._reasons[gang.name] = f"{of}, reported placement status: {UNSCHEDULABLE}"
             return False
-        best = gangs.choose_placement(gang, [each for _, each in fitting], self._random) if len(fitting) > 1 else 0
-        for queued, node_name in fitting[best][0]:
+        best = 0
+        if len(fitting) > 1:
+            proposals = [candidates.proposal(*each) for each in fitting]
+            best = gangs.choose_placement(gang, proposals, self._random)
+        mark, nodes = self._members.mark(), fitting[best][1]
+        for queued, node_name in nodes:
             await self._members.place([queued], self._scope(frozenset([node_name])))
-        return True
+        if len(self._members.placed) == mark[1] + len(nodes):
+            return True
+        self._reasons[gang.name] = "the placement that was found does not fit any more"  # extenders were awaited
+        self._members.undo_to(mark)
+        return False
 
     async def _place_within(self, gang: Gang, names: frozenset[str] | None) -> bool:
         """Place a group on some nodes; undone if it does not fit."""

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from core_tests.plugins.dynamic_resources.devices import DeviceHarness
-from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kubestow.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from kubestow.plugins.dynamic_resources.allocator import Allocator
 from kubestow.plugins.dynamic_resources.cel import SelectorError
 from kubestow.plugins.dynamic_resources.pools import DevicePools, PublishedSlices
@@ -86,9 +86,9 @@ def random_claim(random: Random, name: str) -> ResourceClaim:
     return claim(name, request, constraints=random.choice([[], [], same_numa]))
 
 
-def searched(harness: DeviceHarness, wanted: ResourceClaim) -> set[str]:
-    """The nodes with a solution, each searched for by itself; "error" for one whose search fails."""
-    cluster, found = harness.cluster, set()
+def searched(harness: DeviceHarness, wanted: ResourceClaim) -> dict[str, AllocationResult] | None:
+    """The allocations on the nodes that have one, each searched for by itself; None if the search of one fails."""
+    cluster, found = harness.cluster, dict[str, AllocationResult]()
     slices = PublishedSlices(cluster.catalog(ResourceSlice), partitionable_devices=True)
     by_node = DevicePools(slices, cluster.nodes).by_node()
     for row, name in enumerate(cluster.nodes.names):
@@ -97,15 +97,17 @@ def searched(harness: DeviceHarness, wanted: ResourceClaim) -> set[str]:
         )
         prepared = allocator.prepare([wanted], slices_version=slices.version)
         try:
-            if allocator.allocate(prepared, by_node.of_row(row)) is not None:
-                found.add(name)
+            solution = allocator.allocate(prepared, by_node.of_row(row), state=0)
         except (AllocationError, SelectorError):
-            return {"error"}
+            return None
+        if solution is not None:
+            [allocation] = solution.allocation_results([wanted], name, harness.plugin._features)
+            found[name] = allocation
     return found
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_shared_search_finds_the_nodes_that_a_search_on_each_node_finds(seed: int) -> None:
+def test_a_shared_search_finds_the_nodes_and_devices_that_a_search_on_each_node_finds(seed: int) -> None:
     random = Random(seed)
     harness = DeviceHarness(
         *NODES, *random_slices(random), gates={"DRAPartitionableDevices": True, "DRAAdminAccess": True}
@@ -115,13 +117,16 @@ def test_a_shared_search_finds_the_nodes_that_a_search_on_each_node_finds(seed: 
         harness.put(wanted)
         incoming = pod_with(wanted.metadata.name, name=f"p{number}")
         expected = searched(harness, wanted)
-        if expected == {"error"}:
+        if expected is None:
             assert harness.decide(incoming).node_name is None
         else:
-            assert harness.feasible(incoming) == expected
+            assert harness.feasible(incoming) == expected.keys()
         change = random.random()
-        if change < 0.6 and expected not in (set(), {"error"}):
-            harness.run(incoming)
+        if change < 0.6 and expected:
+            placed = harness.run(incoming).node_name
+            allocation = harness.claim(wanted.metadata.name).status.allocation
+            assert allocation is not None
+            assert replace(allocation, allocation_timestamp=None) == expected[str(placed)]
         elif change < 0.7:
             name = random.choice(NAMES)
             harness.put(node_slice(random, name))

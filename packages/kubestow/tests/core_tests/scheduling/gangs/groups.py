@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from kubestow.api.core import Pod
 from kubestow.api.custom import CustomObject
 from kubestow.api.meta import APIObject, convert
-from kubestow.api.scheduling import PodGroup
+from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI
 from kubestow.testing import pod
 
@@ -57,6 +57,16 @@ def group(
     else:
         spec |= {"minMember": minimum, "scheduleTimeoutSeconds": timeout}
     return convert(api.kind, {"metadata": metadata, "spec": spec})
+
+
+def composite(name: str, minimum: int, *, parent: str = "", **spec: Any) -> CompositePodGroup:
+    """A composite group with this minGroupCount, or of the basic policy with 0."""
+    policy = {"gang": {"minGroupCount": minimum}} if minimum else {"basic": {}}
+    spec = {"schedulingPolicy": policy} | spec
+    if parent:
+        spec["parentCompositePodGroupName"] = parent
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-composite-{name}"}
+    return convert(CompositePodGroup, {"metadata": metadata, "spec": spec})
 
 
 def together(name: str, minimum: int, key: str) -> PodGroup:

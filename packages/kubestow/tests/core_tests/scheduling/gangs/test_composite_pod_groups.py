@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from core_tests.scheduling.gangs.groups import group, member, members
+from core_tests.scheduling.gangs.groups import composite, group, member, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message, remaining
 from kubestow.api.core import Pod
-from kubestow.api.meta import convert
-from kubestow.api.scheduling import CompositePodGroup, PodGroup
+from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.framework.gang import Gang
 from kubestow.rules.minors import Minor
@@ -21,16 +20,6 @@ from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 GATES = {"GenericWorkload": True, "CompositePodGroup": True, "TopologyAwareWorkloadScheduling": True}
 COMPOSITE: dict[str, Any] = {"minor": Minor(37), "gates": GATES}
-
-
-def composite(name: str, minimum: int, *, parent: str = "", **spec: Any) -> CompositePodGroup:
-    """A composite group with this minGroupCount, or of the basic policy with 0."""
-    policy = {"gang": {"minGroupCount": minimum}} if minimum else {"basic": {}}
-    spec = {"schedulingPolicy": policy} | spec
-    if parent:
-        spec["parentCompositePodGroupName"] = parent
-    metadata = {"name": name, "namespace": "default", "uid": f"uid-composite-{name}"}
-    return convert(CompositePodGroup, {"metadata": metadata, "spec": spec})
 
 
 def leaf(name: str, minimum: int, parent: str, **spec: Any) -> PodGroup:
