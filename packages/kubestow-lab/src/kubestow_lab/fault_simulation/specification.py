@@ -102,6 +102,8 @@ class Decided:
 class Preempting:
     """A scheduler starts to evict ``victims`` for pods; on the node ``node``, or on several (None).
 
+    ``units`` are the victims on that node; those that are evicted together are in one: the pods of a group that is
+    disrupted as a whole, where such a group may be a victim.
     ``priorities`` has those of all these pods by uid: their own, and that of their group if there is one, because which
     of them counts depends on the minor version.
     ``beside`` are the pods on that node that stay, and those nominated for it that the preemptor yields to.
@@ -113,6 +115,7 @@ class Preempting:
     by: str
     preemptors: Sequence[Pod]
     victims: Sequence[Pod]
+    units: Sequence[Sequence[Pod]]
     priorities: Mapping[str, Sequence[int]]
     node: Node | None
     beside: Sequence[Pod]
@@ -416,9 +419,10 @@ def no_victim_is_needless(fact: Preempting) -> Iterator[str]:
     """A budget of disruptions is spent only where the preemptor would not fit otherwise, and so is any pod's work."""
     if fact.node is None or not fact.is_checkable:
         return
-    for victim in fact.victims:
-        if not list(misfits_of_preemption(fact.preemptors[0], fact.node, [*fact.beside, victim], plain=fact.plain)):
-            yield f"{fact.by} evicts {victim.metadata.name}, {fact.preemptors[0].metadata.name} would fit beside it"
+    for unit in fact.units:
+        if not list(misfits_of_preemption(fact.preemptors[0], fact.node, [*fact.beside, *unit], plain=fact.plain)):
+            victims = " and ".join(victim.metadata.name for victim in unit)
+            yield f"{fact.by} evicts {victims}, {fact.preemptors[0].metadata.name} would fit beside"
 
 
 # -- bindings ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim
+from kubestow.api.scheduling import CompositePodGroup, PodGroup
+from kubestow.cluster.pods.hierarchies import disrupted_as_a_whole
 from kubestow.cluster.pods.pod_groups import KUBERNETES
 from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.events.resources import resource_of
@@ -217,17 +219,20 @@ class Witness:
     ) -> None:
         node = None
         beside: list[Pod] = []
+        units: dict[Hashable, list[Pod]] = {}
         if node_name != SEVERAL_NODES:
             node = process.view.nodes.get(("", node_name))
             (preemptor,) = preemptors
-            leaving = {preemptor.metadata.uid, *(victim.metadata.uid for victim in victims)}
+            leaving = {victim.metadata.uid for victim in victims}
             stay = [pod for pod, where in self._placed(process).values() if where == node_name]
+            for victim in (pod for pod in stay if pod.metadata.uid in leaving):
+                units.setdefault(self._unit(process, victim), []).append(victim)
             stay += [
                 info.pod
                 for info in process.scheduler.cluster.nominated_pods(node_name)
                 if (info.spec.priority or 0) >= (preemptor.spec.priority or 0)
             ]
-            beside = [pod for pod in stay if pod.metadata.uid not in leaving]
+            beside = [pod for pod in stay if pod.metadata.uid not in {preemptor.metadata.uid, *leaving}]
             self._preemptors.setdefault(process.identity, []).append((preemptor, node_name))
         key = (process.identity, preemptors[0].metadata.uid)
         awaited = [pod for pod in self._awaited.get(key, ()) if _stays(_known(process, pod))]
@@ -237,6 +242,7 @@ class Witness:
                 by=process.name,
                 preemptors=preemptors,
                 victims=victims,
+                units=list(units.values()),
                 priorities={
                     pod.metadata.uid: [pod.spec.priority or 0, *self._group_priority(pod)]
                     for pod in (*preemptors, *victims)
@@ -249,6 +255,16 @@ class Witness:
                 plain=self._plain,
             )
         )
+
+    @staticmethod
+    def _unit(process: Process, victim: Pod) -> Hashable:
+        """What is evicted as a whole with a victim of a single pod: a group, a tree of groups, or only this pod."""
+        named, cluster = victim.spec.scheduling_group, process.scheduler.cluster
+        whole: PodGroup | CompositePodGroup | None = None
+        if named is not None and process.minor.has(Behaviour.POD_GROUPS_ARE_VICTIMS):
+            group = cluster.catalog(PodGroup).get(victim.metadata.namespace, named.pod_group_name or "")
+            whole = None if group is None else disrupted_as_a_whole(group, cluster.catalog(CompositePodGroup))
+        return victim.metadata.uid if whole is None else (type(whole), whole.metadata.namespace, whole.metadata.name)
 
     def _group_priority(self, pod: Pod) -> Iterator[int]:
         """The priority of the group of Kubernetes' own that a pod is in, which may have been deleted since."""
