@@ -32,11 +32,13 @@ from kubestow_lab.fault_simulation.specification import (
     Bound,
     Cancelled,
     Decided,
+    Evicted,
     Fact,
     Preempting,
     Rested,
     Sent,
     Settled,
+    Watched,
     Written,
     violations,
 )
@@ -94,6 +96,14 @@ def preempting(**fields: Any) -> Preempting:
         plain=PlainObjects(),
     )
     return replace(valid, **fields)
+
+
+def evicted(**fields: Any) -> Evicted:
+    return replace(Evicted(by="one", preemptor=_pod("high"), succeeded=False, remaining=[_pod("low")]), **fields)
+
+
+def watched(**fields: Any) -> Watched:
+    return replace(Watched(by="one", what="pods", since=2, seen=2), **fields)
 
 
 def begun(**fields: Any) -> Begun:
@@ -264,6 +274,8 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     ),
     "preemption makes the preemptor fit": lambda: preempting(beside=[_pod("stays", cpu="2")]),
     "no victim is needless": lambda: preempting(beside=[]),
+    "an eviction that was refused is no success": lambda: evicted(succeeded=True),
+    "a watch goes on where it ended": lambda: watched(since=1),
     "a pod is bound where it was placed": lambda: bound(decided="other"),
     "a pod is bound once": lambda: bound(earlier=["other"]),
     "no pod is bound after its deletion": lambda: bound(
@@ -313,6 +325,9 @@ def test_every_rule_has_a_planted_violation_and_a_reason() -> None:
         attempted(at_once=MAX_AT_ONCE - 1, held_by_gone={"b": 0.5}),
         preempting(),
         preempting(beside=[], units=[[_pod("member"), _pod("other-member")]]),
+        evicted(),
+        evicted(succeeded=True, remaining=[]),
+        watched(),
         begun(),
         begun(settled_for=0.0),
         written(),

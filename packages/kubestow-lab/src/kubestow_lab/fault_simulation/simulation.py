@@ -255,6 +255,7 @@ class _Simulation:
             )
             disruptive.append(asyncio.create_task(jobs.run()))
             late_changes += jobs.helpful_changes()
+        late_changes += users.helpful_changes(waits_on_permit=Part.PLUGIN in self._parts)
         tenants = Tenants(
             self.server,
             Random(f"{self._seed} tenants"),
@@ -307,6 +308,8 @@ class _Simulation:
         for task in restarting:
             task.cancel()
         for process in self._processes:
+            self._take(users.create_pods)
+            await asyncio.sleep(self._random.uniform(0.0, _LONGEST_ATTEMPT))
             await self._stop(process)
         for task in controllers:
             task.cancel()

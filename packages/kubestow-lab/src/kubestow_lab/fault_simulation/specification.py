@@ -7,11 +7,13 @@ facts (:mod:`kubestow_lab.fault_simulation.simulation`):
     Attempted    a scheduler has tried to find a node for a pod
     Decided      it has placed a pod on a node
     Preempting   it starts to evict pods for another one
+    Evicted      it has ended that, whether it could or not
     Begun        it begins to bind a pod, which holds what it needs until that has ended
     Sent         it sends a binding
     Written      it sends another write
     Bound        the server has carried the binding out
     Cancelled    it has cancelled a request on its way
+    Watched      it asks for the changes of a collection
     Rested       nothing has happened for so long that a scheduler must have nothing left to do
     Settled      the same of the whole cluster
 
@@ -125,6 +127,19 @@ class Preempting:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Evicted:
+    """A scheduler has ended to evict pods for another one, and takes it for done or not.
+
+    ``remaining`` are the victims that are on their nodes on the server, and are not being deleted.
+    """
+
+    by: str
+    preemptor: Pod
+    succeeded: bool
+    remaining: Sequence[Pod]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Begun:
     """A scheduler begins to bind a pod.
 
@@ -201,6 +216,16 @@ class Bound:
     plain: PlainObjects
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A scheduler asks for the changes ``since`` a version, and has ``seen`` another one of the same collection."""
+
+    by: str
+    what: str
+    since: int
+    seen: int
+
+
 @dataclass(frozen=True)
 class Rested:
     """A scheduler has had time to end whatever it had to do."""
@@ -220,8 +245,12 @@ class Settled:
     flushes: bool = True
 
 
-Fact = Attempted | Decided | Preempting | Begun | Sent | Written | Cancelled | Bound | Rested | Settled
-F = TypeVar("F", Attempted, Decided, Preempting, Begun, Sent, Written, Cancelled, Bound, Rested, Settled)
+Fact = (
+    Attempted | Decided | Preempting | Evicted | Begun | Sent | Written | Cancelled | Bound | Watched | Rested | Settled
+)
+F = TypeVar(
+    "F", Attempted, Decided, Preempting, Evicted, Begun, Sent, Written, Cancelled, Bound, Watched, Rested, Settled
+)
 
 
 @dataclass(frozen=True)
@@ -425,6 +454,14 @@ def no_victim_is_needless(fact: Preempting) -> Iterator[str]:
             yield f"{fact.by} evicts {victims}, {fact.preemptors[0].metadata.name} would fit beside"
 
 
+@_rule(Evicted)
+def an_eviction_that_was_refused_is_no_success(fact: Evicted) -> Iterator[str]:
+    """A preemptor whose victims stay waits for room that will not come; it has to be tried again."""
+    if fact.succeeded and fact.remaining:
+        names = ", ".join(pod.metadata.name for pod in fact.remaining)
+        yield f"{fact.by} takes {names} for evicted, for {fact.preemptor.metadata.name}"
+
+
 # -- bindings ------------------------------------------------------------------------------------------------------
 
 
@@ -538,6 +575,16 @@ def a_gang_is_bound_whole_or_not_at_all(fact: Sent) -> Iterator[str]:
     """
     if fact.gang is not None and fact.gang[0] < fact.gang[1]:
         yield f"{fact.by} binds {fact.uid}, {fact.gang[0]} members are placed or nominated of {fact.gang[1]}"
+
+
+# -- watches -------------------------------------------------------------------------------------------------------
+
+
+@_rule(Watched)
+def a_watch_goes_on_where_it_ended(fact: Watched) -> Iterator[str]:
+    """Changes that are delivered again take the cache back to states that no longer hold, one after the other."""
+    if fact.since < fact.seen:
+        yield f"{fact.by} watches {fact.what} since {fact.since}, and has seen {fact.seen}"
 
 
 # -- once events stop ----------------------------------------------------------------------------------------------

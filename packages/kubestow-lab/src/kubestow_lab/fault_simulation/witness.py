@@ -27,9 +27,11 @@ from kubestow_lab.fault_simulation.specification import (
     Bound,
     Cancelled,
     Decided,
+    Evicted,
     Fact,
     Preempting,
     Sent,
+    Watched,
     Written,
     violations,
 )
@@ -276,8 +278,17 @@ class Witness:
                 yield change.obj.spec.priority or 0
                 return
 
-    def evictions_ended(self, process: Process, preemptor: Pod) -> None:
-        self._awaited.pop((process.identity, preemptor.metadata.uid), None)
+    def evictions_ended(self, process: Process, preemptor: Pod, *, succeeded: bool) -> None:
+        victims = self._awaited.pop((process.identity, preemptor.metadata.uid), [])
+        # Others were stopped before they were bound, and may be on a node since.
+        evicted = {victim.metadata.uid for victim in victims if victim.spec.node_name}
+        remaining = [
+            pod for pod in self._server.pods() if pod.metadata.uid in evicted and _stays(pod) and not ended(pod)
+        ]
+        self.state(Evicted(by=process.name, preemptor=preemptor, succeeded=succeeded, remaining=remaining))
+
+    def watch_requested(self, process: Process, what: str, since: int, seen: int) -> None:
+        self.state(Watched(by=process.identity, what=what, since=since, seen=seen))
 
     def binding_begun(self, process: Process, pod: Pod) -> None:
         view = process.view

@@ -69,13 +69,15 @@ class ClientHooks:
     """Called with the uid of a pod before a binding is sent, and with the node's name after the server has bound it.
 
     ``written`` and ``cancelled`` are called with what another write requests before it is sent, and with any write that
-    is cancelled on its way; ``recorded`` with each event that is reported.
+    is cancelled on its way; ``watched`` with a collection whose changes are asked for, the version since which, and the
+    last that the view has; ``recorded`` with each event that is reported.
     """
 
     before_binding: Callable[[str], None]
     bound: Callable[[str, str], None]
     written: Callable[[str], None]
     cancelled: Callable[[str], None]
+    watched: Callable[[str, int, int], None]
     recorded: Callable[[EventRecord], None]
 
 
@@ -117,6 +119,7 @@ class SimulatedClient:
             self._outages,
             send=self._request,
             note_request=self._note_request,
+            note_watch=self._note_watch,
             faults=self._faults,
             marks=self._marks,
             clock=self._clock,
@@ -240,6 +243,9 @@ class SimulatedClient:
 
     def _note_request(self, what: str) -> None:
         self._requests.append((self._clock.monotonic(), what))
+
+    def _note_watch(self, resource: Resource, since: int) -> None:
+        self._hooks.watched(resource.plural, since, self._view.newest_version(resource))
 
     async def _network_delay(self) -> None:
         await asyncio.sleep(self._faults.random.uniform(0.0, 0.02))

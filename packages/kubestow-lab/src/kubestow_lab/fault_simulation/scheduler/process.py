@@ -190,8 +190,11 @@ class Checks(Protocol):
     ) -> None:
         """The process starts to evict victims on a node, or on several, for a pod or for the pods of a gang."""
 
-    def evictions_ended(self, process: Process, preemptor: Pod) -> None:
+    def evictions_ended(self, process: Process, preemptor: Pod, *, succeeded: bool) -> None:
         """The evictions for a pod, or for the gang of which it is the first pod, have been answered."""
+
+    def watch_requested(self, process: Process, what: str, since: int, seen: int) -> None:
+        """The process asks for the changes of a collection since a version, and has seen another one."""
 
     def binding_begun(self, process: Process, pod: Pod) -> None:
         """The process begins to bind a pod that it has placed."""
@@ -269,6 +272,7 @@ class Process(Observer):
                 bound=self._bound,
                 written=lambda what: self._checks.write_requested(self, what),
                 cancelled=lambda what: self._checks.write_cancelled(self, what),
+                watched=lambda what, since, seen: self._checks.watch_requested(self, what, since, seen),
                 recorded=self._recorded,
             ),
             clock=self.clock,
@@ -555,7 +559,7 @@ class Process(Observer):
         )
 
     def evictions_ended(self, preemptor: PodInfo, *, kind: Preemptor, succeeded: bool, seconds: float) -> None:
-        self._checks.evictions_ended(self, preemptor.pod)
+        self._checks.evictions_ended(self, preemptor.pod, succeeded=succeeded)
 
     def binding_started(self, info: PodInfo) -> None:
         self._checks.binding_begun(self, info.pod)
