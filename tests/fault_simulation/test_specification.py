@@ -256,6 +256,8 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     "pods that constrain each other have one scheduler": lambda: attempted(unknown_of_workload=["uid-b"]),
     "no pod is overtaken twice": lambda: attempted(overtaken=[Overtaken("b", 2)]),
     "attempts back off": lambda: attempted(at_once=MAX_AT_ONCE),
+    "an error is not retried at once": lambda: attempted(since_error=0.5),
+    "a ready pod is tried": lambda: attempted(idle=6.0),
     "bindings back off": lambda: sent(times=[0.1 * number for number in range(7)]),
     "a pod is placed where it fits": lambda: decided(placed=[(_pod("b", cpu="2"), "n")]),
     "a volume is mounted where it can be": lambda: decided(
@@ -322,6 +324,7 @@ def test_every_rule_has_a_planted_violation_and_a_reason() -> None:
     [
         attempted(),
         decided(),
+        attempted(since_error=1.0, idle=1.0),
         attempted(at_once=MAX_AT_ONCE - 1, held_by_gone={"b": 0.5}),
         preempting(),
         preempting(beside=[], units=[[_pod("member"), _pod("other-member")]]),

@@ -159,7 +159,7 @@ class _Simulation:
         self._parts, self._minor = scenario.parts, scenario.emulated
         loop.freezes = Part.STALLS in self._parts  # type: ignore[attr-defined]  # of the shuffled loop
         self.server = SimulatedServer(self._server_clock(clock), self.trace)
-        self._faults = Faults(Random(f"{self._seed} faults"), self.steps, scenario.rates)
+        self._faults = Faults(self._seed, self.steps, scenario.rates)
         self._outages = Outages(Random(f"{self._seed} outages"), self.trace, self.steps, self.server.break_watches)
         self._context = SimulationContext(self.server, self._outages, clock, self._faults, self.trace, self.marks)
         self._processes: list[Process] = []

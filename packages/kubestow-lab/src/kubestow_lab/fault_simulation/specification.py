@@ -51,6 +51,8 @@ from kubestow_lab.oracle.node_with_pods import NodeWithPods, pod_requests
 _MAX_BINDINGS = 6
 #: Allowed attempts of one pod in no time: events may skip its backoff.
 MAX_AT_ONCE = 50
+#: The shortest backoff after an error, and within how many seconds a ready pod is tried if nothing else is.
+_INITIAL_BACKOFF, _IDLE = 1.0, 5.0
 #: How long a scheduler that is stopped gracefully waits for its requests, in seconds.
 _GRACE = 9.0
 #: How soon it gives up what it holds for a pod that it knows is gone, in seconds.
@@ -65,6 +67,8 @@ class Attempted:
     meanwhile for the second time. ``at_once`` is how often this pod has been tried at this very moment.
     ``held_by_gone`` has the pods that have a node although they are known to be gone: for how many seconds, by
     name. ``without_nomination`` are pods that have preempted others since, have not changed, and are not nominated.
+    ``idle`` are the seconds that the scheduler has tried no pod, although this one has waited for its first attempt,
+    and ``since_error`` those since an attempt of this pod has ended with an error, None where it has not.
     """
 
     by: str
@@ -75,6 +79,8 @@ class Attempted:
     at_once: int
     held_by_gone: Mapping[str, float]
     without_nomination: Sequence[str]
+    idle: float = 0.0
+    since_error: float | None = None
     #: Pods with the same constraints on each other that the scheduler of another partition has placed, by uid, and that
     #: this one does not know to have nodes.
     unknown_of_workload: Sequence[str] = ()
@@ -347,6 +353,20 @@ def attempts_back_off(fact: Attempted) -> Iterator[str]:
     """A scheduler that tries one pod again and again does nothing else, and fills every log."""
     if fact.at_once == MAX_AT_ONCE:
         yield f"{fact.by} tries {fact.pod.metadata.name} {fact.at_once} times at once"
+
+
+@_rule(Attempted)
+def an_error_is_not_retried_at_once(fact: Attempted) -> Iterator[str]:
+    """A server that refuses a binding, or a plugin that raises, would be asked again and again without a pause."""
+    if fact.since_error is not None and fact.since_error < _INITIAL_BACKOFF - 1e-6:
+        yield f"{fact.by} tries {fact.pod.metadata.name} {fact.since_error:.3f} s after an error"
+
+
+@_rule(Attempted)
+def a_ready_pod_is_tried(fact: Attempted) -> Iterator[str]:
+    """A scheduler that does nothing while a pod waits makes every start late; it must not wait for another event."""
+    if fact.idle > _IDLE:
+        yield f"{fact.by} has done nothing for {fact.idle:.1f} s, and {fact.pod.metadata.name} was ready"
 
 
 @_rule(Sent)

@@ -59,6 +59,10 @@ class Witness:
         #: How often each start has tried each pod, by its identity and uid, at the time of the last attempt.
         self._tried_now: Counter[tuple[str, str]] = Counter()
         self._now = 0.0
+        #: When each start of a process has tried a pod for the last time.
+        self._last_attempts: dict[str, float] = {}
+        #: The (first) preemptors so far, by the identity of a start and their uid.
+        self._have_preempted: set[tuple[str, str]] = set()
         #: The preemptions in progress, by the identity of a start and the uid of the (first) preemptor: the victims.
         self._awaited: dict[tuple[str, str], list[Pod]] = {}
         #: The pods that have preempted others since the last attempt of a start, with their nodes.
@@ -70,7 +74,7 @@ class Witness:
             self._report(violation)
 
     def pod_attempted(self, process: Process, pod: Pod) -> bool:
-        at_once = self._at_once(process, pod)
+        at_once, idle = self._at_once(process, pod), self._idle(process, pod)
         self.state(
             Attempted(
                 by=process.identity,
@@ -83,6 +87,8 @@ class Witness:
                 at_once=at_once,
                 held_by_gone=self._held_by_gone(process),
                 without_nomination=self._without_nomination(process, pod),
+                idle=idle,
+                since_error=self._since_error(process, pod),
             )
         )
         return at_once >= MAX_AT_ONCE
@@ -135,6 +141,33 @@ class Witness:
         times = self._tried_now[process.identity, pod.metadata.uid]
         return times // _DECISIONS_OF_GANG if "job" in pod.metadata.labels else times
 
+    def _idle(self, process: Process, pod: Pod) -> float:
+        """For how many seconds the process has tried no pod while this one waited for its first attempt.
+
+        An attempt with extenders takes time itself. A pod with claims may have waited for these, one of a gang for
+        others, and after a stall or from another partition pods come later.
+        """
+        now, last = process.view.now, self._last_attempts.get(process.identity)
+        self._last_attempts[process.identity] = now
+        features, tried = process.features, self._first_attempts.get(process.identity)
+        if last is None or tried is None or tried.has_tried(pod.metadata.uid) or _awaits_others(pod):
+            return 0.0
+        if features.faulty_extender or features.stalls or features.partitions or features.gang_search:
+            return 0.0
+        return now - max(last, process.view.pod_delivered_at.get(pod.metadata.uid, now))
+
+    def _since_error(self, process: Process, pod: Pod) -> float | None:
+        """The seconds since an attempt of a pod has ended with an error.
+
+        A gang is tried again with other members of it, a preemptor when its preemption has failed, and a pod of another
+        partition when its offer has.
+        """
+        uid, features = pod.metadata.uid, process.features
+        is_tried_early = "job" in pod.metadata.labels or (process.identity, uid) in self._have_preempted
+        if is_tried_early or features.stalls or features.partitions or uid not in process.failed_at:
+            return None
+        return process.clock.monotonic() - process.failed_at[uid]
+
     def _held_by_gone(self, process: Process) -> dict[str, float]:
         """For how many seconds the process has held a node for pods that it knows are gone, by their names.
 
@@ -174,7 +207,7 @@ class Witness:
             for each in process.view.pods.values()
             if each.spec.scheduler_name in names
             and not (each.spec.node_name or each.spec.scheduling_gates or each.metadata.deletion_timestamp)
-            and not ("job" in each.metadata.labels or each.spec.volumes or each.spec.resource_claims)
+            and not _awaits_others(each)
             and not cluster.is_assumed(each.metadata.uid)
         ]
         overtaken = list(first_attempts.attempted(pod, ready))
@@ -239,6 +272,7 @@ class Witness:
         key = (process.identity, preemptors[0].metadata.uid)
         awaited = [pod for pod in self._awaited.get(key, ()) if _stays(_known(process, pod))]
         self._awaited[key] = list(victims)
+        self._have_preempted.add(key)
         self.state(
             Preempting(
                 by=process.name,
@@ -376,6 +410,11 @@ def _known(process: Process, pod: Pod) -> Pod | None:
 
 def _stays(pod: Pod | None) -> bool:
     return pod is not None and pod.metadata.deletion_timestamp is None
+
+
+def _awaits_others(pod: Pod) -> bool:
+    """Whether a pod may wait for other pods of its gang, or for claims."""
+    return bool("job" in pod.metadata.labels or pod.spec.volumes or pod.spec.resource_claims)
 
 
 def _has_constraints(pod: Pod) -> bool:

@@ -12,7 +12,14 @@ from kubestow.api.meta import LabelSelector, ObjectMeta
 from kubestow.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import node, pod
-from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_metadata, with_spec, with_status
+from kubestow_lab.fault_simulation.apiserver.server import (
+    SimulatedServer,
+    ended,
+    may_be_bound_by_user,
+    with_metadata,
+    with_spec,
+    with_status,
+)
 from kubestow_lab.fault_simulation.scheduler.faulty_plugin import WAITS_ON_PERMIT
 from kubestow_lab.fault_simulation.trace import StepRandom, Steps
 
@@ -30,17 +37,6 @@ _TAINT = Taint(key="dedicated", value="yes", effect="NoSchedule")
 def pod_reference(pod: Pod) -> ObjectReference:
     """A reference to a pod."""
     return ObjectReference("Pod", pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
-
-
-def _can_be_bound_manually(pod: Pod) -> bool:
-    ports = [port for container in pod.spec.containers for port in container.ports]
-    uses_shared_resources = ports or pod.spec.volumes or pod.spec.resource_claims
-    return not (
-        uses_shared_resources
-        or pod.spec.node_name
-        or pod.spec.scheduling_gates
-        or pod.metadata.deletion_timestamp is not None
-    )
 
 
 def _late_node(name: str, *, cpu: str, **labels: str) -> Node:
@@ -271,7 +267,7 @@ class Users:
             self._server.put(with_status(chosen, nominated_node_name=target.metadata.name))
 
     def bind_manually(self) -> None:
-        chosen = self._some_pod(_can_be_bound_manually)
+        chosen = self._some_pod(may_be_bound_by_user)
         target = self._some_node()
         if chosen is not None and target is not None:
             self._server.bind(pod_reference(chosen), target.metadata.name, by="user")

@@ -21,7 +21,7 @@ from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference, 
 from kubestow.testing.virtual_time import VirtualClock
 from kubestow_lab.fault_simulation.apiserver.claim_client import ClaimClient
 from kubestow_lab.fault_simulation.apiserver.outages import Outages
-from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
+from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, may_be_bound_by_user
 from kubestow_lab.fault_simulation.apiserver.transport import SimulatedTransport
 from kubestow_lab.fault_simulation.apiserver.watch import UnreliableWatch
 from kubestow_lab.fault_simulation.apiserver.watch_view import WatchView
@@ -141,6 +141,8 @@ class SimulatedClient:
         def effect() -> None:
             if self._faults.forbids(pod.uid, asyncio.get_running_loop().time()):
                 raise APIError(403, "Forbidden", f"pod {pod.name} must not be bound now")
+            if self._faults.occurs(Fault.BOUND_FIRST):
+                self._bind_first(pod)
             self._server.bind(pod, node_name, by=self.name)
             self._hooks.bound(pod.uid, node_name)
 
@@ -156,6 +158,12 @@ class SimulatedClient:
             raise
         finally:
             self.binding.discard(pod.uid)
+
+    def _bind_first(self, pod: ObjectReference) -> None:
+        """A user binds a pod whose binding arrives at this moment, to any node."""
+        found, nodes = self._server.find(pod), list(self._server.nodes())
+        if found is not None and nodes and may_be_bound_by_user(found):
+            self._server.bind(pod, self._faults.random.choice(nodes), by="user")
 
     async def read_pod(self, pod: ObjectReference) -> Pod | None:
         if pod.uid not in self.binding | self._failed:

@@ -52,6 +52,8 @@ class WatchView:
         self.node_states: dict[str, list[Node]] = {}
         #: Since when each pod has been known to be gone, on its way out or on a node, by uid, in virtual seconds.
         self.settled_at: dict[str, float] = {}
+        #: When the present state of each pod was delivered, by uid, in virtual seconds.
+        self.pod_delivered_at: dict[str, float] = {}
         self._newest: dict[Resource, int] = {}
 
     @property
@@ -118,6 +120,8 @@ class WatchView:
     def _store(self, resource: Resource, obj: Any) -> None:
         for cache in self._caches(resource):
             cache[key_of(obj)] = obj
+        if resource == PODS:
+            self.pod_delivered_at[obj.metadata.uid] = self.now
         if resource == PODS and (obj.spec.node_name or obj.metadata.deletion_timestamp is not None):
             self._settle([obj])
         if resource == NODES:

@@ -38,7 +38,7 @@ from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import Clock, EventRecord
-from kubestow.scheduling.observer import Disruption, Observer, Offer, Preemptor
+from kubestow.scheduling.observer import Disruption, Observer, Offer, Preemptor, Result
 from kubestow.scheduling.partitions.held_partitions import HeldPartitions
 from kubestow.scheduling.partitions.scheduler import PartitionedScheduler
 from kubestow.scheduling.queued_pod import QueuedPod
@@ -259,6 +259,8 @@ class Process(Observer):
         self.stopped_victims: set[str] = set()
         #: When it was stopped gracefully, in seconds of its clock; None while it was not.
         self.stopped_at: float | None = None
+        #: When the last attempt of each pod has ended, if with an error, by uid, in seconds of its clock.
+        self.failed_at: dict[str, float] = {}
         #: Whether it has given up a Lease that it could not renew.
         self.has_lost_lease = False
         #: The partitions that it holds.
@@ -560,6 +562,12 @@ class Process(Observer):
 
     def evictions_ended(self, preemptor: PodInfo, *, kind: Preemptor, succeeded: bool, seconds: float) -> None:
         self._checks.evictions_ended(self, preemptor.pod, succeeded=succeeded)
+
+    def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+        if result is Result.ERROR:
+            self.failed_at[queued.info.uid] = self.clock.monotonic()
+        else:
+            self.failed_at.pop(queued.info.uid, None)
 
     def binding_started(self, info: PodInfo) -> None:
         self._checks.binding_begun(self, info.pod)
