@@ -110,7 +110,7 @@ PREEMPTION = [
     PlantedFault("a preemption does not end", left_out(Evictions, "_forget")),
     PlantedFault("a preemptor stays gated", left_out(Evictions, "_let_go")),
     PlantedFault("a preemptor whose victims are gone is not requeued", left_out(Evictions, "_activate"), flushes=False),
-    PlantedFault("evictions do not watch their victims", left_out(Evictions, "victim_changed")),
+    PlantedFault("evictions do not watch their victims", left_out(Evictions, "victim_changed"), often=(Fault.DELAY,)),
     PlantedFault("a preemptor is never gated", replaced(PreemptionsInProgress, "is_preempting", lambda *_: False)),
     PlantedFault(
         "an eviction that failed counts as made", around(Evictions, "_evict", errors_ignored()), often=(Fault.REJECTED,)

@@ -207,7 +207,12 @@ QUEUE = [
     PlantedFault("an update of a pending pod is not applied", left_out(SchedulingQueue, "update")),
     PlantedFault("a deleted pod stays queued", left_out(SchedulingQueue, "delete")),
     PlantedFault("a pod stays in flight", left_out(PodsInFlight, "done")),
-    PlantedFault("a pod in flight is queued again", replaced(PodsInFlight, "__contains__", lambda *_: False)),
+    PlantedFault(
+        "a pod in flight is queued again",
+        replaced(PodsInFlight, "__contains__", lambda *_: False),
+        required=(Part.EXTENDERS,),
+        often=(Fault.SLOW,),
+    ),
     PlantedFault("the events of attempts that have ended are kept", replaced(PodsInFlight, "done", _keeps_events)),
     PlantedFault(
         "a pod returns as it was before its attempt",

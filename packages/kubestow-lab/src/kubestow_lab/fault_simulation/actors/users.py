@@ -28,8 +28,8 @@ CreatePod = Callable[[dict[str, Any], str], None]
 
 _ZONES = ("a", "b")
 #: Nodes that are created after the faults, only for the pods that are created with them.
-_LATE, _FULL = "node-late", "node-full"
-#: After so many seconds a pod is deleted that waits on Permit.
+_LATE, _FULL, _NOMINATED = "node-late", "node-full", "node-nominated"
+#: After so many seconds a pod is deleted that keeps another one from its node.
 _DELETED_AFTER = 2.0
 _TAINT = Taint(key="dedicated", value="yes", effect="NoSchedule")
 
@@ -331,7 +331,12 @@ class Users:
         ``waits_on_permit``: the plugin that has a pod wait on Permit is enabled.
         """
         of_permit = (self.create_pods_behind_another,) if waits_on_permit else ()
-        return (self.create_pods_for_late_node, self.improve_late_node, *of_permit)
+        return (
+            self.create_pods_for_late_node,
+            self.improve_late_node,
+            self.create_pods_behind_nominated,
+            *of_permit,
+        )
 
     def create_pods_for_late_node(self) -> None:
         """Create a node, a pod that is too large for it, and pods that want another label; nothing else fits there."""
@@ -349,7 +354,19 @@ class Users:
         self._server.put(_late_node(_FULL, cpu="2"))
         first = self._create_late_pod("first", _FULL, cpu="2", priority=1000, annotations={WAITS_ON_PERMIT: "60"})
         self._create_late_pod("second", _FULL, cpu="2")
-        asyncio.get_running_loop().call_later(_DELETED_AFTER, self._server.delete, pod_reference(first))
+        self._delete_later(first)
+
+    def create_pods_behind_nominated(self) -> None:
+        """Create a pod that is nominated for a node, and one that fits there only without it; then delete the first."""
+        self._server.put(_late_node(_NOMINATED, cpu="2"))
+        selector = {"shelf": "nowhere"}
+        first = self._create_late_pod("nominated", _NOMINATED, cpu="2", priority=1000, node_selector=selector)
+        first = self._server.put(with_status(first, nominated_node_name=_NOMINATED))
+        self._create_late_pod("behind", _NOMINATED, cpu="2")
+        self._delete_later(first)
+
+    def _delete_later(self, pod: Pod) -> None:
+        asyncio.get_running_loop().call_later(_DELETED_AFTER, self._server.delete, pod_reference(pod))
 
     def _create_late_pod(
         self, name: str, node_name: str, *, annotations: Mapping[str, str] | None = None, **fields: Any
