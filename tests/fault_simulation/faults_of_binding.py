@@ -21,6 +21,7 @@ from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.scheduler import Scheduler, scheduler
 from kubestow.scheduling.scheduler.scheduler import _SchedulerWatchListener
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
+from kubestow_lab.fault_simulation.faults import Fault
 from kubestow_lab.fault_simulation.scenario import Part
 from tests.fault_simulation.planting import (
     PlantedFault,
@@ -111,13 +112,19 @@ CACHE = [
         "a failed pod is not unreserved", replaced(BindingContext, "unreserve_and_forget", _without_unreserve)
     ),
     PlantedFault(
-        "an assumed pod is forgotten twice", around(BindingContext, "unreserve_and_forget", _assumed_twice_forgotten)
+        "an assumed pod is forgotten twice",
+        around(BindingContext, "unreserve_and_forget", _assumed_twice_forgotten),
+        often=(Fault.BOUND_FIRST,),
     ),
-    PlantedFault("a confirmed pod is forgotten", replaced(Cluster, "forget", _forget_confirmed)),
+    PlantedFault(
+        "a confirmed pod is forgotten", replaced(Cluster, "forget", _forget_confirmed), often=(Fault.BOUND_FIRST,)
+    ),
     PlantedFault("a placed pod is not assumed", left_out(Cluster, "assume")),
     PlantedFault("the watch does not confirm an assumed pod", left_out(PlacedPods, "confirm")),
     PlantedFault(
-        "a pod bound elsewhere confirms the assumption", around(Cluster, "put_pod", _bound_elsewhere_confirms)
+        "a pod bound elsewhere confirms the assumption",
+        around(Cluster, "put_pod", _bound_elsewhere_confirms),
+        often=(Fault.BOUND_FIRST,),
     ),
     PlantedFault(
         "the deletion of an assumed pod is not noticed", left_out(_SchedulerWatchListener, "assumed_pod_deleted")
@@ -128,7 +135,9 @@ CACHE = [
         required=(Part.EXTENDERS,),
     ),
     PlantedFault(
-        "a pod that was replaced under its name counts as the same", replaced(PodStore, "named", lambda *_: None)
+        "a pod that was replaced under its name counts as the same",
+        replaced(PodStore, "named", lambda *_: None),
+        often=(Fault.EXPIRY,),
     ),
     PlantedFault("a pod that left its node keeps its resources", left_out(Cluster, "remove_pod")),
     PlantedFault("an update of a bound pod is not applied", around(Cluster, "put_pod", unless(_is_confirmed))),
@@ -151,7 +160,12 @@ CACHE = [
 ]
 
 BINDINGS = [
-    PlantedFault("a binding whose answer was lost counts as failed", around(PodBinder, "_post", _never_read)),
+    PlantedFault(
+        "a binding whose answer was lost counts as failed",
+        around(PodBinder, "_post", _never_read),
+        required=(Part.PLUGIN,),
+        often=(Fault.RESPONSE_LOST,),
+    ),
     PlantedFault(
         "a binding that failed counts as made, and is not confirmed",
         both(around(PodBinder, "_post", errors_ignored()), left_out(UnconfirmedBindings, "add")),

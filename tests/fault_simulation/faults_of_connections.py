@@ -14,6 +14,7 @@ from kubestow.scheduling.api_calls.retries import Retries, is_refusal
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles
 from kubestow.scheduling.events.handlers import EventHandlers
 from kubestow_lab.fault_simulation.apiserver.watch_view import WatchView
+from kubestow_lab.fault_simulation.faults import Fault
 from kubestow_lab.fault_simulation.scenario import Part
 from tests.fault_simulation.planting import PlantedFault, around, both, every, nothing_async, replaced
 
@@ -106,6 +107,7 @@ WATCHES = [
         "a watch is resumed where it began",
         around(Reflector, "_watch", _resumed_at_its_beginning),
         required=(Part.HTTP,),
+        often=(Fault.BREAKS,),
     ),
     PlantedFault(
         "a watch that has expired is not listed anew",
@@ -114,6 +116,7 @@ WATCHES = [
             around(Reflector, "_handle_api_error", _error_keeps_version),
         ),
         required=(Part.HTTP,),
+        often=(Fault.BREAKS, Fault.EXPIRY),
     ),
     PlantedFault(
         "a watch that is silent is never given up",
@@ -124,6 +127,7 @@ WATCHES = [
         "a malformed event is skipped",
         around(Reflector, "_handle_line", _malformed_is_skipped),
         required=(Part.HTTP,),
+        often=(Fault.MALFORMED,),
     ),
     PlantedFault("a list ends with its first page", replaced(_Collection, "read", _first_page), required=(Part.HTTP,)),
     PlantedFault(

@@ -24,6 +24,7 @@ from kubestow.scheduling.gangs.barrier import GangBarrier
 from kubestow.scheduling.gangs.placer import MemberPlacement
 from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
 from kubestow.scheduling.waiting_pods import WaitingPod, WaitingPods
+from kubestow_lab.fault_simulation.faults import Fault
 from kubestow_lab.fault_simulation.scenario import Part
 from tests.fault_simulation.planting import (
     PlantedFault,
@@ -109,9 +110,11 @@ PREEMPTION = [
     PlantedFault("a preemption does not end", left_out(Evictions, "_forget")),
     PlantedFault("a preemptor stays gated", left_out(Evictions, "_let_go")),
     PlantedFault("a preemptor whose victims are gone is not requeued", left_out(Evictions, "_activate"), flushes=False),
-    PlantedFault("evictions do not watch their victims", left_out(Evictions, "victim_changed")),
+    PlantedFault("evictions do not watch their victims", left_out(Evictions, "victim_changed"), often=(Fault.DELAY,)),
     PlantedFault("a preemptor is never gated", replaced(PreemptionsInProgress, "is_preempting", lambda *_: False)),
-    PlantedFault("an eviction that failed counts as made", around(Evictions, "_evict", errors_ignored())),
+    PlantedFault(
+        "an eviction that failed counts as made", around(Evictions, "_evict", errors_ignored()), often=(Fault.REJECTED,)
+    ),
     PlantedFault("no victim is reprieved", replaced(dry_run, "_not_reprieved", _all_are_victims)),
     PlantedFault(
         "pods of one priority evict each other", around(DefaultPreemption, "may_evict", _of_same_priority_too)
@@ -129,7 +132,12 @@ PERMIT = [
         required=(Part.PLUGIN,),
     ),
     PlantedFault("a pod that waited on Permit stays listed", left_out(WaitingPods, "remove"), required=(Part.PLUGIN,)),
-    PlantedFault("a wait on Permit does not time out", left_out(WaitingPod, "_time_out"), required=(Part.PLUGIN,)),
+    PlantedFault(
+        "a wait on Permit does not time out",
+        left_out(WaitingPod, "_time_out"),
+        required=(Part.PLUGIN,),
+        often=(Fault.DELAYS,),
+    ),
     PlantedFault(
         "a victim in PreBind is not stopped",
         around(WaitingPods, "enter_pre_bind", _not_cancelled),
@@ -139,12 +147,16 @@ PERMIT = [
         "PreBind has no time limit",
         around(binding_runtime, "_within_time_limit", _without_limit),
         required=(Part.PLUGIN,),
+        often=(Fault.DELAYS, Fault.HANGS),
     ),
 ]
 
 GANGS = [
     PlantedFault(
-        "a gang is bound although it was rejected", left_out(GangBarrier, "rejection"), required=(Part.GANGS,)
+        "a gang is bound although it was rejected",
+        left_out(GangBarrier, "rejection"),
+        required=(Part.GANGS,),
+        often=(Fault.FORBIDDEN,),
     ),
     PlantedFault(
         "a member that will not be bound stays expected", left_out(GangBarrier, "leave"), required=(Part.GANGS,)
@@ -169,6 +181,7 @@ DEVICES = [
         "a written claim is not known until the watch shows it",
         left_out(ResourceClaimTracker, "assume_after_api_call"),
         required=(Part.DEVICES,),
+        often=(Fault.DELAY,),
     ),
     PlantedFault(
         "reserved devices are kept",
@@ -208,6 +221,7 @@ VOLUMES = [
         "a volume that could not be written counts as written",
         around(AssumedVolumes, "write", errors_ignored()),
         required=(Part.VOLUMES,),
+        often=(Fault.REJECTED,),
     ),
     PlantedFault("a disk in use is not counted", left_out(Volumes, "add_pod"), required=(Part.VOLUMES,)),
     PlantedFault("a disk stays in use without its pod", left_out(Volumes, "remove_pod"), required=(Part.VOLUMES,)),

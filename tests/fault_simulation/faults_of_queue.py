@@ -18,6 +18,7 @@ from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
 from kubestow.scheduling.queued_pod import Place, QueueingStrategy
 from kubestow.scheduling.scheduler.scheduler import _Alarm
+from kubestow_lab.fault_simulation.faults import Fault
 from kubestow_lab.fault_simulation.scenario import Part
 from tests.fault_simulation.planting import Plant, PlantedFault, around, left_out, nothing, of_units, replaced, unless
 
@@ -172,7 +173,13 @@ EVENTS = [
         around(handlers, "node_events", _first_only),
         flushes=False,
     ),
-    PlantedFault("events during an attempt are not kept", left_out(PodsInFlight, "keep"), flushes=False),
+    PlantedFault(
+        "events during an attempt are not kept",
+        left_out(PodsInFlight, "keep"),
+        flushes=False,
+        required=(Part.PLUGIN,),
+        often=(Fault.DELAYS,),
+    ),
     PlantedFault(
         "of several rejecting plugins only the first requeues a pod",
         around(SchedulingQueue, "return_after_failure", _without_rejectors),
@@ -186,6 +193,7 @@ EVENTS = [
         "pods behind one whose binding failed are not requeued",
         replaced(FailureHandler, "binding_failed", _binding_failed_silently),
         flushes=False,
+        required=(Part.PLUGIN,),
     ),
     PlantedFault(
         "a freed nomination requeues no pod",
@@ -199,10 +207,18 @@ QUEUE = [
     PlantedFault("an update of a pending pod is not applied", left_out(SchedulingQueue, "update")),
     PlantedFault("a deleted pod stays queued", left_out(SchedulingQueue, "delete")),
     PlantedFault("a pod stays in flight", left_out(PodsInFlight, "done")),
-    PlantedFault("a pod in flight is queued again", replaced(PodsInFlight, "__contains__", lambda *_: False)),
+    PlantedFault(
+        "a pod in flight is queued again",
+        replaced(PodsInFlight, "__contains__", lambda *_: False),
+        required=(Part.EXTENDERS,),
+        often=(Fault.SLOW,),
+    ),
     PlantedFault("the events of attempts that have ended are kept", replaced(PodsInFlight, "done", _keeps_events)),
     PlantedFault(
-        "a pod returns as it was before its attempt", around(FailureHandler, "attempt_failed", _stale_after_failure)
+        "a pod returns as it was before its attempt",
+        around(FailureHandler, "attempt_failed", _stale_after_failure),
+        required=(Part.PLUGIN,),
+        often=(Fault.DELAYS,),
     ),
     PlantedFault("a backoff never ends", left_out(QueuePlaces, "pop_backed_off")),
     PlantedFault("a backoff takes a hundredth of a second", around(BackoffPolicy, "expiration", _short)),

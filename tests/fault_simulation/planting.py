@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from kubestow.rules.minors import DEFAULT_MINOR, MINORS, Minor
+from kubestow_lab.fault_simulation.faults import RATES, Fault
 from kubestow_lab.fault_simulation.scenario import Part, Scenario, draw
 
 Plant = Callable[[], AbstractContextManager[Any]]
@@ -19,7 +20,8 @@ class PlantedFault:
     """A fault: what is wrong, and what plants it.
 
     ``required`` are the parts without which it cannot show; only where stalls are among them does a scenario have any,
-    because they take long to simulate. ``minor`` is the version whose code it is in, None for that which a seed draws.
+    because they take long to simulate. ``often`` are the kinds of injected faults without which it cannot show, which
+    are frequent then. ``minor`` is the version whose code it is in, None for that which a seed draws.
     ``flushes``: pods are tried again after five minutes, which hides that they were not requeued. Without it no pod has
     constraints on others, whose hints are incomplete.
     """
@@ -27,6 +29,7 @@ class PlantedFault:
     name: str
     plant: Plant
     required: tuple[Part, ...] = ()
+    often: tuple[Fault, ...] = ()
     flushes: bool = True
     minor: Minor | None = None
 
@@ -35,6 +38,7 @@ class PlantedFault:
         scenario, _ = draw(seed, self.required)
         if Part.STALLS not in self.required:
             scenario = scenario.without(Part.STALLS)
+        scenario = replace(scenario, rates=dict.fromkeys(self.often, max(RATES)))
         if self.minor is not None:
             scenario = replace(scenario, minor=str(self.minor), parts=scenario.parts - {Part.DEVICES})
         if self.flushes:
@@ -44,7 +48,7 @@ class PlantedFault:
     @property
     def condition(self) -> str:
         """What its seeds have in common that other seeds need not have."""
-        parts = [part.value for part in self.required]
+        parts = [part.value for part in self.required] + [fault.value for fault in self.often]
         return ", ".join(parts if self.minor is None else [*parts, f"v{self.minor}"])
 
 

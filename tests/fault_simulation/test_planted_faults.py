@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from click.testing import CliRunner
 
 from kubestow_lab.fault_simulation.simulation import simulate
 from tests.fault_simulation.find_planted_faults import main
-from tests.fault_simulation.planted_faults import FAULTS
+from tests.fault_simulation.planted_faults import FAULTS, find
 
 QUICK = "a changed node keeps its old state"
+#: Faults that only one rule, or one change after the faults of a run, can show, each by the first seed.
+SHOWN_AT_ONCE = [
+    "of several events of one update only the first counts",
+    "pods behind one whose binding failed are not requeued",
+    "a watch is resumed where it began",
+    "a backoff takes a hundredth of a second",
+]
 
 
 def test_there_are_enough_faults_each_with_a_name_of_its_own() -> None:
@@ -23,6 +31,12 @@ def test_planted_faults_are_removed() -> None:
         with fault.plant():
             pass
     assert simulate(8).fingerprint == before
+
+
+@pytest.mark.parametrize("name", SHOWN_AT_ONCE)
+def test_the_first_seed_finds_a_fault(name: str) -> None:
+    (number,) = (number for number, fault in enumerate(FAULTS) if fault.name == name)
+    assert find(number, limit=1).seeds == 1
 
 
 def test_the_command_says_how_many_seeds_found_a_fault() -> None:

@@ -32,11 +32,13 @@ from kubestow_lab.fault_simulation.specification import (
     Bound,
     Cancelled,
     Decided,
+    Evicted,
     Fact,
     Preempting,
     Rested,
     Sent,
     Settled,
+    Watched,
     Written,
     violations,
 )
@@ -85,6 +87,7 @@ def preempting(**fields: Any) -> Preempting:
         by="one",
         preemptors=[preemptor],
         victims=[victim],
+        units=[[victim]],
         priorities={each.metadata.uid: [each.spec.priority or 0] for each in (preemptor, victim)},
         node=node("n", cpu="2"),
         beside=[_pod("stays")],
@@ -93,6 +96,14 @@ def preempting(**fields: Any) -> Preempting:
         plain=PlainObjects(),
     )
     return replace(valid, **fields)
+
+
+def evicted(**fields: Any) -> Evicted:
+    return replace(Evicted(by="one", preemptor=_pod("high"), succeeded=False, remaining=[_pod("low")]), **fields)
+
+
+def watched(**fields: Any) -> Watched:
+    return replace(Watched(by="one", what="pods", since=2, seen=2), **fields)
 
 
 def begun(**fields: Any) -> Begun:
@@ -245,6 +256,8 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     "pods that constrain each other have one scheduler": lambda: attempted(unknown_of_workload=["uid-b"]),
     "no pod is overtaken twice": lambda: attempted(overtaken=[Overtaken("b", 2)]),
     "attempts back off": lambda: attempted(at_once=MAX_AT_ONCE),
+    "an error is not retried at once": lambda: attempted(since_error=0.5),
+    "a ready pod is tried": lambda: attempted(idle=6.0),
     "bindings back off": lambda: sent(times=[0.1 * number for number in range(7)]),
     "a pod is placed where it fits": lambda: decided(placed=[(_pod("b", cpu="2"), "n")]),
     "a volume is mounted where it can be": lambda: decided(
@@ -263,6 +276,8 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     ),
     "preemption makes the preemptor fit": lambda: preempting(beside=[_pod("stays", cpu="2")]),
     "no victim is needless": lambda: preempting(beside=[]),
+    "an eviction that was refused is no success": lambda: evicted(succeeded=True),
+    "a watch goes on where it ended": lambda: watched(since=1),
     "a pod is bound where it was placed": lambda: bound(decided="other"),
     "a pod is bound once": lambda: bound(earlier=["other"]),
     "no pod is bound after its deletion": lambda: bound(
@@ -309,8 +324,13 @@ def test_every_rule_has_a_planted_violation_and_a_reason() -> None:
     [
         attempted(),
         decided(),
+        attempted(since_error=1.0, idle=1.0),
         attempted(at_once=MAX_AT_ONCE - 1, held_by_gone={"b": 0.5}),
         preempting(),
+        preempting(beside=[], units=[[_pod("member"), _pod("other-member")]]),
+        evicted(),
+        evicted(succeeded=True, remaining=[]),
+        watched(),
         begun(),
         begun(settled_for=0.0),
         written(),

@@ -32,6 +32,7 @@ class Fault(StrEnum):
     FORBIDDEN = "bindings of a pod are forbidden for a while"
     REQUEST_LOST = "requests are lost"
     RESPONSE_LOST = "requests take effect and their responses are lost"
+    BOUND_FIRST = "a user binds a pod before its binding arrives"
     # of processes
     KILLED = "a scheduler is killed"
     STOPPED = "a scheduler is stopped gracefully"
@@ -46,18 +47,23 @@ class Fault(StrEnum):
 RATES = (0.0, 0.0, 0.02, 0.1, 0.3)
 """The probabilities that a kind of fault may have in a run."""
 
+#: Those of BOUND_FIRST, which is drawn by itself, so that it does not change what else a seed has.
+_RATES_OF_BOUND_FIRST = (0.0, 0.0, 0.0, 0.1)
+
 _ERRORS = ((429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"))
 
 
 class Faults:
-    """Draws whether a fault occurs; ``rates`` are probabilities in place of drawn ones. Each occurrence is a step."""
+    """Draws from a seed whether a fault occurs, which is a step; ``rates`` are probabilities in place of drawn ones."""
 
-    def __init__(self, random: Random, steps: Steps, rates: Mapping[Fault, float] = MappingProxyType({})) -> None:
-        self.random, self._steps = random, steps
+    def __init__(self, seed: int, steps: Steps, rates: Mapping[Fault, float] = MappingProxyType({})) -> None:
+        self.random, self._steps = Random(f"{seed} faults"), steps
         self.active = True
         #: The time until which bindings of a pod are forbidden, by uid.
         self._forbidden: dict[str, float] = {}
-        self._probabilities = {fault: random.choice(RATES) for fault in Fault} | dict(rates)
+        drawn = {fault: self.random.choice(RATES) for fault in Fault if fault is not Fault.BOUND_FIRST}
+        drawn[Fault.BOUND_FIRST] = Random(f"{seed} bound first").choice(_RATES_OF_BOUND_FIRST)
+        self._probabilities = drawn | dict(rates)
 
     def occurs(self, fault: Fault) -> bool:
         """Whether a fault occurs now."""

@@ -159,7 +159,7 @@ class _Simulation:
         self._parts, self._minor = scenario.parts, scenario.emulated
         loop.freezes = Part.STALLS in self._parts  # type: ignore[attr-defined]  # of the shuffled loop
         self.server = SimulatedServer(self._server_clock(clock), self.trace)
-        self._faults = Faults(Random(f"{self._seed} faults"), self.steps, scenario.rates)
+        self._faults = Faults(self._seed, self.steps, scenario.rates)
         self._outages = Outages(Random(f"{self._seed} outages"), self.trace, self.steps, self.server.break_watches)
         self._context = SimulationContext(self.server, self._outages, clock, self._faults, self.trace, self.marks)
         self._processes: list[Process] = []
@@ -255,6 +255,7 @@ class _Simulation:
             )
             disruptive.append(asyncio.create_task(jobs.run()))
             late_changes += jobs.helpful_changes()
+        late_changes += users.helpful_changes(waits_on_permit=Part.PLUGIN in self._parts)
         tenants = Tenants(
             self.server,
             Random(f"{self._seed} tenants"),
@@ -307,6 +308,8 @@ class _Simulation:
         for task in restarting:
             task.cancel()
         for process in self._processes:
+            self._take(users.create_pods)
+            await asyncio.sleep(self._random.uniform(0.0, _LONGEST_ATTEMPT))
             await self._stop(process)
         for task in controllers:
             task.cancel()

@@ -7,11 +7,13 @@ facts (:mod:`kubestow_lab.fault_simulation.simulation`):
     Attempted    a scheduler has tried to find a node for a pod
     Decided      it has placed a pod on a node
     Preempting   it starts to evict pods for another one
+    Evicted      it has ended that, whether it could or not
     Begun        it begins to bind a pod, which holds what it needs until that has ended
     Sent         it sends a binding
     Written      it sends another write
     Bound        the server has carried the binding out
     Cancelled    it has cancelled a request on its way
+    Watched      it asks for the changes of a collection
     Rested       nothing has happened for so long that a scheduler must have nothing left to do
     Settled      the same of the whole cluster
 
@@ -49,6 +51,8 @@ from kubestow_lab.oracle.node_with_pods import NodeWithPods, pod_requests
 _MAX_BINDINGS = 6
 #: Allowed attempts of one pod in no time: events may skip its backoff.
 MAX_AT_ONCE = 50
+#: The shortest backoff after an error, and within how many seconds a ready pod is tried if nothing else is.
+_INITIAL_BACKOFF, _IDLE = 1.0, 5.0
 #: How long a scheduler that is stopped gracefully waits for its requests, in seconds.
 _GRACE = 9.0
 #: How soon it gives up what it holds for a pod that it knows is gone, in seconds.
@@ -63,6 +67,8 @@ class Attempted:
     meanwhile for the second time. ``at_once`` is how often this pod has been tried at this very moment.
     ``held_by_gone`` has the pods that have a node although they are known to be gone: for how many seconds, by
     name. ``without_nomination`` are pods that have preempted others since, have not changed, and are not nominated.
+    ``idle`` are the seconds that the scheduler has tried no pod, although this one has waited for its first attempt,
+    and ``since_error`` those since an attempt of this pod has ended with an error, None where it has not.
     """
 
     by: str
@@ -73,6 +79,8 @@ class Attempted:
     at_once: int
     held_by_gone: Mapping[str, float]
     without_nomination: Sequence[str]
+    idle: float = 0.0
+    since_error: float | None = None
     #: Pods with the same constraints on each other that the scheduler of another partition has placed, by uid, and that
     #: this one does not know to have nodes.
     unknown_of_workload: Sequence[str] = ()
@@ -102,6 +110,8 @@ class Decided:
 class Preempting:
     """A scheduler starts to evict ``victims`` for pods; on the node ``node``, or on several (None).
 
+    ``units`` are the victims on that node; those that are evicted together are in one: the pods of a group that is
+    disrupted as a whole, where such a group may be a victim.
     ``priorities`` has those of all these pods by uid: their own, and that of their group if there is one, because which
     of them counts depends on the minor version.
     ``beside`` are the pods on that node that stay, and those nominated for it that the preemptor yields to.
@@ -113,12 +123,26 @@ class Preempting:
     by: str
     preemptors: Sequence[Pod]
     victims: Sequence[Pod]
+    units: Sequence[Sequence[Pod]]
     priorities: Mapping[str, Sequence[int]]
     node: Node | None
     beside: Sequence[Pod]
     awaited: Sequence[Pod]
     is_checkable: bool
     plain: PlainObjects
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evicted:
+    """A scheduler has ended to evict pods for another one, and takes it for done or not.
+
+    ``remaining`` are the victims that are on their nodes on the server, and are not being deleted.
+    """
+
+    by: str
+    preemptor: Pod
+    succeeded: bool
+    remaining: Sequence[Pod]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +222,16 @@ class Bound:
     plain: PlainObjects
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A scheduler asks for the changes ``since`` a version, and has ``seen`` another one of the same collection."""
+
+    by: str
+    what: str
+    since: int
+    seen: int
+
+
 @dataclass(frozen=True)
 class Rested:
     """A scheduler has had time to end whatever it had to do."""
@@ -217,8 +251,12 @@ class Settled:
     flushes: bool = True
 
 
-Fact = Attempted | Decided | Preempting | Begun | Sent | Written | Cancelled | Bound | Rested | Settled
-F = TypeVar("F", Attempted, Decided, Preempting, Begun, Sent, Written, Cancelled, Bound, Rested, Settled)
+Fact = (
+    Attempted | Decided | Preempting | Evicted | Begun | Sent | Written | Cancelled | Bound | Watched | Rested | Settled
+)
+F = TypeVar(
+    "F", Attempted, Decided, Preempting, Evicted, Begun, Sent, Written, Cancelled, Bound, Watched, Rested, Settled
+)
 
 
 @dataclass(frozen=True)
@@ -315,6 +353,20 @@ def attempts_back_off(fact: Attempted) -> Iterator[str]:
     """A scheduler that tries one pod again and again does nothing else, and fills every log."""
     if fact.at_once == MAX_AT_ONCE:
         yield f"{fact.by} tries {fact.pod.metadata.name} {fact.at_once} times at once"
+
+
+@_rule(Attempted)
+def an_error_is_not_retried_at_once(fact: Attempted) -> Iterator[str]:
+    """A server that refuses a binding, or a plugin that raises, would be asked again and again without a pause."""
+    if fact.since_error is not None and fact.since_error < _INITIAL_BACKOFF - 1e-6:
+        yield f"{fact.by} tries {fact.pod.metadata.name} {fact.since_error:.3f} s after an error"
+
+
+@_rule(Attempted)
+def a_ready_pod_is_tried(fact: Attempted) -> Iterator[str]:
+    """A scheduler that does nothing while a pod waits makes every start late; it must not wait for another event."""
+    if fact.idle > _IDLE:
+        yield f"{fact.by} has done nothing for {fact.idle:.1f} s, and {fact.pod.metadata.name} was ready"
 
 
 @_rule(Sent)
@@ -416,9 +468,18 @@ def no_victim_is_needless(fact: Preempting) -> Iterator[str]:
     """A budget of disruptions is spent only where the preemptor would not fit otherwise, and so is any pod's work."""
     if fact.node is None or not fact.is_checkable:
         return
-    for victim in fact.victims:
-        if not list(misfits_of_preemption(fact.preemptors[0], fact.node, [*fact.beside, victim], plain=fact.plain)):
-            yield f"{fact.by} evicts {victim.metadata.name}, {fact.preemptors[0].metadata.name} would fit beside it"
+    for unit in fact.units:
+        if not list(misfits_of_preemption(fact.preemptors[0], fact.node, [*fact.beside, *unit], plain=fact.plain)):
+            victims = " and ".join(victim.metadata.name for victim in unit)
+            yield f"{fact.by} evicts {victims}, {fact.preemptors[0].metadata.name} would fit beside"
+
+
+@_rule(Evicted)
+def an_eviction_that_was_refused_is_no_success(fact: Evicted) -> Iterator[str]:
+    """A preemptor whose victims stay waits for room that will not come; it has to be tried again."""
+    if fact.succeeded and fact.remaining:
+        names = ", ".join(pod.metadata.name for pod in fact.remaining)
+        yield f"{fact.by} takes {names} for evicted, for {fact.preemptor.metadata.name}"
 
 
 # -- bindings ------------------------------------------------------------------------------------------------------
@@ -534,6 +595,16 @@ def a_gang_is_bound_whole_or_not_at_all(fact: Sent) -> Iterator[str]:
     """
     if fact.gang is not None and fact.gang[0] < fact.gang[1]:
         yield f"{fact.by} binds {fact.uid}, {fact.gang[0]} members are placed or nominated of {fact.gang[1]}"
+
+
+# -- watches -------------------------------------------------------------------------------------------------------
+
+
+@_rule(Watched)
+def a_watch_goes_on_where_it_ended(fact: Watched) -> Iterator[str]:
+    """Changes that are delivered again take the cache back to states that no longer hold, one after the other."""
+    if fact.since < fact.seen:
+        yield f"{fact.by} watches {fact.what} since {fact.since}, and has seen {fact.seen}"
 
 
 # -- once events stop ----------------------------------------------------------------------------------------------

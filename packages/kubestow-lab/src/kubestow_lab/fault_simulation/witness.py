@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim
+from kubestow.api.scheduling import CompositePodGroup, PodGroup
+from kubestow.cluster.pods.hierarchies import disrupted_as_a_whole
 from kubestow.cluster.pods.pod_groups import KUBERNETES
 from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.events.resources import resource_of
@@ -25,9 +27,11 @@ from kubestow_lab.fault_simulation.specification import (
     Bound,
     Cancelled,
     Decided,
+    Evicted,
     Fact,
     Preempting,
     Sent,
+    Watched,
     Written,
     violations,
 )
@@ -55,6 +59,10 @@ class Witness:
         #: How often each start has tried each pod, by its identity and uid, at the time of the last attempt.
         self._tried_now: Counter[tuple[str, str]] = Counter()
         self._now = 0.0
+        #: When each start of a process has tried a pod for the last time.
+        self._last_attempts: dict[str, float] = {}
+        #: The (first) preemptors so far, by the identity of a start and their uid.
+        self._have_preempted: set[tuple[str, str]] = set()
         #: The preemptions in progress, by the identity of a start and the uid of the (first) preemptor: the victims.
         self._awaited: dict[tuple[str, str], list[Pod]] = {}
         #: The pods that have preempted others since the last attempt of a start, with their nodes.
@@ -66,7 +74,7 @@ class Witness:
             self._report(violation)
 
     def pod_attempted(self, process: Process, pod: Pod) -> bool:
-        at_once = self._at_once(process, pod)
+        at_once, idle = self._at_once(process, pod), self._idle(process, pod)
         self.state(
             Attempted(
                 by=process.identity,
@@ -79,6 +87,8 @@ class Witness:
                 at_once=at_once,
                 held_by_gone=self._held_by_gone(process),
                 without_nomination=self._without_nomination(process, pod),
+                idle=idle,
+                since_error=self._since_error(process, pod),
             )
         )
         return at_once >= MAX_AT_ONCE
@@ -131,6 +141,33 @@ class Witness:
         times = self._tried_now[process.identity, pod.metadata.uid]
         return times // _DECISIONS_OF_GANG if "job" in pod.metadata.labels else times
 
+    def _idle(self, process: Process, pod: Pod) -> float:
+        """For how many seconds the process has tried no pod while this one waited for its first attempt.
+
+        An attempt with extenders takes time itself. A pod with claims may have waited for these, one of a gang for
+        others, and after a stall or from another partition pods come later.
+        """
+        now, last = process.view.now, self._last_attempts.get(process.identity)
+        self._last_attempts[process.identity] = now
+        features, tried = process.features, self._first_attempts.get(process.identity)
+        if last is None or tried is None or tried.has_tried(pod.metadata.uid) or _awaits_others(pod):
+            return 0.0
+        if features.faulty_extender or features.stalls or features.partitions or features.gang_search:
+            return 0.0
+        return now - max(last, process.view.pod_delivered_at.get(pod.metadata.uid, now))
+
+    def _since_error(self, process: Process, pod: Pod) -> float | None:
+        """The seconds since an attempt of a pod has ended with an error.
+
+        A gang is tried again with other members of it, a preemptor when its preemption has failed, and a pod of another
+        partition when its offer has.
+        """
+        uid, features = pod.metadata.uid, process.features
+        is_tried_early = "job" in pod.metadata.labels or (process.identity, uid) in self._have_preempted
+        if is_tried_early or features.stalls or features.partitions or uid not in process.failed_at:
+            return None
+        return process.clock.monotonic() - process.failed_at[uid]
+
     def _held_by_gone(self, process: Process) -> dict[str, float]:
         """For how many seconds the process has held a node for pods that it knows are gone, by their names.
 
@@ -170,7 +207,7 @@ class Witness:
             for each in process.view.pods.values()
             if each.spec.scheduler_name in names
             and not (each.spec.node_name or each.spec.scheduling_gates or each.metadata.deletion_timestamp)
-            and not ("job" in each.metadata.labels or each.spec.volumes or each.spec.resource_claims)
+            and not _awaits_others(each)
             and not cluster.is_assumed(each.metadata.uid)
         ]
         overtaken = list(first_attempts.attempted(pod, ready))
@@ -217,26 +254,31 @@ class Witness:
     ) -> None:
         node = None
         beside: list[Pod] = []
+        units: dict[Hashable, list[Pod]] = {}
         if node_name != SEVERAL_NODES:
             node = process.view.nodes.get(("", node_name))
             (preemptor,) = preemptors
-            leaving = {preemptor.metadata.uid, *(victim.metadata.uid for victim in victims)}
+            leaving = {victim.metadata.uid for victim in victims}
             stay = [pod for pod, where in self._placed(process).values() if where == node_name]
+            for victim in (pod for pod in stay if pod.metadata.uid in leaving):
+                units.setdefault(self._unit(process, victim), []).append(victim)
             stay += [
                 info.pod
                 for info in process.scheduler.cluster.nominated_pods(node_name)
                 if (info.spec.priority or 0) >= (preemptor.spec.priority or 0)
             ]
-            beside = [pod for pod in stay if pod.metadata.uid not in leaving]
+            beside = [pod for pod in stay if pod.metadata.uid not in {preemptor.metadata.uid, *leaving}]
             self._preemptors.setdefault(process.identity, []).append((preemptor, node_name))
         key = (process.identity, preemptors[0].metadata.uid)
         awaited = [pod for pod in self._awaited.get(key, ()) if _stays(_known(process, pod))]
         self._awaited[key] = list(victims)
+        self._have_preempted.add(key)
         self.state(
             Preempting(
                 by=process.name,
                 preemptors=preemptors,
                 victims=victims,
+                units=list(units.values()),
                 priorities={
                     pod.metadata.uid: [pod.spec.priority or 0, *self._group_priority(pod)]
                     for pod in (*preemptors, *victims)
@@ -250,6 +292,16 @@ class Witness:
             )
         )
 
+    @staticmethod
+    def _unit(process: Process, victim: Pod) -> Hashable:
+        """What is evicted as a whole with a victim of a single pod: a group, a tree of groups, or only this pod."""
+        named, cluster = victim.spec.scheduling_group, process.scheduler.cluster
+        whole: PodGroup | CompositePodGroup | None = None
+        if named is not None and process.minor.has(Behaviour.POD_GROUPS_ARE_VICTIMS):
+            group = cluster.catalog(PodGroup).get(victim.metadata.namespace, named.pod_group_name or "")
+            whole = None if group is None else disrupted_as_a_whole(group, cluster.catalog(CompositePodGroup))
+        return victim.metadata.uid if whole is None else (type(whole), whole.metadata.namespace, whole.metadata.name)
+
     def _group_priority(self, pod: Pod) -> Iterator[int]:
         """The priority of the group of Kubernetes' own that a pod is in, which may have been deleted since."""
         named = pod.spec.scheduling_group
@@ -260,8 +312,17 @@ class Witness:
                 yield change.obj.spec.priority or 0
                 return
 
-    def evictions_ended(self, process: Process, preemptor: Pod) -> None:
-        self._awaited.pop((process.identity, preemptor.metadata.uid), None)
+    def evictions_ended(self, process: Process, preemptor: Pod, *, succeeded: bool) -> None:
+        victims = self._awaited.pop((process.identity, preemptor.metadata.uid), [])
+        # Others were stopped before they were bound, and may be on a node since.
+        evicted = {victim.metadata.uid for victim in victims if victim.spec.node_name}
+        remaining = [
+            pod for pod in self._server.pods() if pod.metadata.uid in evicted and _stays(pod) and not ended(pod)
+        ]
+        self.state(Evicted(by=process.name, preemptor=preemptor, succeeded=succeeded, remaining=remaining))
+
+    def watch_requested(self, process: Process, what: str, since: int, seen: int) -> None:
+        self.state(Watched(by=process.identity, what=what, since=since, seen=seen))
 
     def binding_begun(self, process: Process, pod: Pod) -> None:
         view = process.view
@@ -349,6 +410,11 @@ def _known(process: Process, pod: Pod) -> Pod | None:
 
 def _stays(pod: Pod | None) -> bool:
     return pod is not None and pod.metadata.deletion_timestamp is None
+
+
+def _awaits_others(pod: Pod) -> bool:
+    """Whether a pod may wait for other pods of its gang, or for claims."""
+    return bool("job" in pod.metadata.labels or pod.spec.volumes or pod.spec.resource_claims)
 
 
 def _has_constraints(pod: Pod) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -12,13 +12,25 @@ from kubestow.api.meta import LabelSelector, ObjectMeta
 from kubestow.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import node, pod
-from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_metadata, with_spec, with_status
+from kubestow_lab.fault_simulation.apiserver.server import (
+    SimulatedServer,
+    ended,
+    may_be_bound_by_user,
+    with_metadata,
+    with_spec,
+    with_status,
+)
+from kubestow_lab.fault_simulation.scheduler.faulty_plugin import WAITS_ON_PERMIT
 from kubestow_lab.fault_simulation.trace import StepRandom, Steps
 
 #: Creates a pod with this part of a spec, and the node that it must be on, "" for any.
 CreatePod = Callable[[dict[str, Any], str], None]
 
 _ZONES = ("a", "b")
+#: Nodes that are created after the faults, only for the pods that are created with them.
+_LATE, _FULL, _NOMINATED = "node-late", "node-full", "node-nominated"
+#: After so many seconds a pod is deleted that keeps another one from its node.
+_DELETED_AFTER = 2.0
 _TAINT = Taint(key="dedicated", value="yes", effect="NoSchedule")
 
 
@@ -27,15 +39,8 @@ def pod_reference(pod: Pod) -> ObjectReference:
     return ObjectReference("Pod", pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
-def _can_be_bound_manually(pod: Pod) -> bool:
-    ports = [port for container in pod.spec.containers for port in container.ports]
-    uses_shared_resources = ports or pod.spec.volumes or pod.spec.resource_claims
-    return not (
-        uses_shared_resources
-        or pod.spec.node_name
-        or pod.spec.scheduling_gates
-        or pod.metadata.deletion_timestamp is not None
-    )
+def _late_node(name: str, *, cpu: str, **labels: str) -> Node:
+    return node(name, cpu=cpu, labels={"zone": "a"} | labels, taints=("late=yes:NoSchedule",))
 
 
 class Users:
@@ -262,7 +267,7 @@ class Users:
             self._server.put(with_status(chosen, nominated_node_name=target.metadata.name))
 
     def bind_manually(self) -> None:
-        chosen = self._some_pod(_can_be_bound_manually)
+        chosen = self._some_pod(may_be_bound_by_user)
         target = self._some_node()
         if chosen is not None and target is not None:
             self._server.bind(pod_reference(chosen), target.metadata.name, by="user")
@@ -319,6 +324,65 @@ class Users:
     def _some_node(self) -> Node | None:
         nodes = list(self._server.nodes().values())
         return self._random.choice(nodes) if nodes else None
+
+    def helpful_changes(self, *, waits_on_permit: bool) -> tuple[Callable[[], None], ...]:
+        """Changes that can make pods schedulable, to be made one after the other.
+
+        ``waits_on_permit``: the plugin that has a pod wait on Permit is enabled.
+        """
+        of_permit = (self.create_pods_behind_another,) if waits_on_permit else ()
+        return (
+            self.create_pods_for_late_node,
+            self.improve_late_node,
+            self.create_pods_behind_nominated,
+            *of_permit,
+        )
+
+    def create_pods_for_late_node(self) -> None:
+        """Create a node, a pod that is too large for it, and pods that want another label; nothing else fits there."""
+        self._server.put(_late_node(_LATE, cpu="1", shelf="none"))
+        self._create_late_pod("large", _LATE, cpu="4")
+        for shelf in ("low", "high"):
+            self._create_late_pod(shelf, _LATE, node_selector={"shelf": shelf})
+
+    def improve_late_node(self) -> None:
+        """Make that node larger and change its label, in one update."""
+        self._server.put(_late_node(_LATE, cpu="8", shelf="high"))
+
+    def create_pods_behind_another(self) -> None:
+        """Create a pod that waits on Permit, and one that fits on its node only without it; then delete the first."""
+        self._server.put(_late_node(_FULL, cpu="2"))
+        first = self._create_late_pod("first", _FULL, cpu="2", priority=1000, annotations={WAITS_ON_PERMIT: "60"})
+        self._create_late_pod("second", _FULL, cpu="2")
+        self._delete_later(first)
+
+    def create_pods_behind_nominated(self) -> None:
+        """Create a pod that is nominated for a node, and one that fits there only without it; then delete the first."""
+        self._server.put(_late_node(_NOMINATED, cpu="2"))
+        selector = {"shelf": "nowhere"}
+        first = self._create_late_pod("nominated", _NOMINATED, cpu="2", priority=1000, node_selector=selector)
+        first = self._server.put(with_status(first, nominated_node_name=_NOMINATED))
+        self._create_late_pod("behind", _NOMINATED, cpu="2")
+        self._delete_later(first)
+
+    def _delete_later(self, pod: Pod) -> None:
+        asyncio.get_running_loop().call_later(_DELETED_AFTER, self._server.delete, pod_reference(pod))
+
+    def _create_late_pod(
+        self, name: str, node_name: str, *, annotations: Mapping[str, str] | None = None, **fields: Any
+    ) -> Pod:
+        created: Pod = self._server.put(
+            pod(
+                name,
+                **({"cpu": "100m", "node_selector": {"kubernetes.io/hostname": node_name}} | fields),
+                tolerations=[{"key": "late", "operator": "Exists"}],
+                scheduler=self._scheduler_names[1],
+                metadata={"uid": f"uid-{name}", "generation": 1, "annotations": annotations or {}},
+                spec={"preemptionPolicy": "Never"},
+                status={"phase": "Pending"},
+            )
+        )
+        return created
 
     # -- budgets -------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference, 
 from kubestow.testing.virtual_time import VirtualClock
 from kubestow_lab.fault_simulation.apiserver.claim_client import ClaimClient
 from kubestow_lab.fault_simulation.apiserver.outages import Outages
-from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
+from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, may_be_bound_by_user
 from kubestow_lab.fault_simulation.apiserver.transport import SimulatedTransport
 from kubestow_lab.fault_simulation.apiserver.watch import UnreliableWatch
 from kubestow_lab.fault_simulation.apiserver.watch_view import WatchView
@@ -69,13 +69,15 @@ class ClientHooks:
     """Called with the uid of a pod before a binding is sent, and with the node's name after the server has bound it.
 
     ``written`` and ``cancelled`` are called with what another write requests before it is sent, and with any write that
-    is cancelled on its way; ``recorded`` with each event that is reported.
+    is cancelled on its way; ``watched`` with a collection whose changes are asked for, the version since which, and the
+    last that the view has; ``recorded`` with each event that is reported.
     """
 
     before_binding: Callable[[str], None]
     bound: Callable[[str, str], None]
     written: Callable[[str], None]
     cancelled: Callable[[str], None]
+    watched: Callable[[str, int, int], None]
     recorded: Callable[[EventRecord], None]
 
 
@@ -117,6 +119,7 @@ class SimulatedClient:
             self._outages,
             send=self._request,
             note_request=self._note_request,
+            note_watch=self._note_watch,
             faults=self._faults,
             marks=self._marks,
             clock=self._clock,
@@ -138,6 +141,8 @@ class SimulatedClient:
         def effect() -> None:
             if self._faults.forbids(pod.uid, asyncio.get_running_loop().time()):
                 raise APIError(403, "Forbidden", f"pod {pod.name} must not be bound now")
+            if self._faults.occurs(Fault.BOUND_FIRST):
+                self._bind_first(pod)
             self._server.bind(pod, node_name, by=self.name)
             self._hooks.bound(pod.uid, node_name)
 
@@ -153,6 +158,12 @@ class SimulatedClient:
             raise
         finally:
             self.binding.discard(pod.uid)
+
+    def _bind_first(self, pod: ObjectReference) -> None:
+        """A user binds a pod whose binding arrives at this moment, to any node."""
+        found, nodes = self._server.find(pod), list(self._server.nodes())
+        if found is not None and nodes and may_be_bound_by_user(found):
+            self._server.bind(pod, self._faults.random.choice(nodes), by="user")
 
     async def read_pod(self, pod: ObjectReference) -> Pod | None:
         if pod.uid not in self.binding | self._failed:
@@ -240,6 +251,9 @@ class SimulatedClient:
 
     def _note_request(self, what: str) -> None:
         self._requests.append((self._clock.monotonic(), what))
+
+    def _note_watch(self, resource: Resource, since: int) -> None:
+        self._hooks.watched(resource.plural, since, self._view.newest_version(resource))
 
     async def _network_delay(self) -> None:
         await asyncio.sleep(self._faults.random.uniform(0.0, 0.02))

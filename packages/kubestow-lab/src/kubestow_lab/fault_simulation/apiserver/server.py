@@ -65,6 +65,18 @@ def ended(pod: Pod) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
 
 
+def may_be_bound_by_user(pod: Pod) -> bool:
+    """Whether a user may bind a pod to any node, past the schedulers: it is pending, and uses nothing shared."""
+    ports = [port for container in pod.spec.containers for port in container.ports]
+    uses_shared_resources = ports or pod.spec.volumes or pod.spec.resource_claims
+    return not (
+        uses_shared_resources
+        or pod.spec.node_name
+        or pod.spec.scheduling_gates
+        or pod.metadata.deletion_timestamp is not None
+    )
+
+
 class SimulatedServer:
     """The state of the cluster.
 

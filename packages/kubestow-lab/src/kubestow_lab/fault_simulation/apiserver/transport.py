@@ -32,7 +32,8 @@ Send = Callable[[str, Callable[[], bytes]], Coroutine[Any, Any, bytes]]
 class SimulatedTransport(Transport):
     """Connections of one process to the simulated server; ``send`` sends a request and returns its response.
 
-    ``note_request`` is called for requests that are sent otherwise. Some servers support streaming lists, others page.
+    ``note_request`` is called for requests that are sent otherwise, ``note_watch`` with the version that a watch goes
+    on from. Some servers support streaming lists, others page.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class SimulatedTransport(Transport):
         *,
         send: Send,
         note_request: Callable[[str], None],
+        note_watch: Callable[[Resource, int], None],
         faults: Faults,
         marks: Marks,
         clock: Clock,
@@ -50,6 +52,7 @@ class SimulatedTransport(Transport):
         super().__init__(Credentials("http://server"), clock=clock)
         self._objects, self._outages, self._faults, self._marks = server, outages, faults, marks
         self._send_request, self._note_request, self._request_timeout = send, note_request, timeout
+        self._note_watch = note_watch
         self._streams_lists = faults.random.random() < 0.7
         #: The rest of each list that has been sent in part: the restart before it, its version and its objects.
         self._continued: dict[str, tuple[int, int, list[Any]]] = {}
@@ -90,6 +93,8 @@ class SimulatedTransport(Transport):
     async def stream(self, path: str, *, idle_timeout: float) -> AsyncIterator[AsyncIterator[bytes]]:
         query = dict(parse_qsl(urlsplit(path).query))
         self._note_request(f"WATCH {urlsplit(path).path}")
+        if "sendInitialEvents" not in query:
+            self._note_watch(_resource(path), int(query["resourceVersion"]))
         await asyncio.sleep(self._faults.random.uniform(0.0, 0.1))
         await self._outages.admit()
         if "sendInitialEvents" in query and not self._streams_lists:

@@ -52,11 +52,18 @@ class WatchView:
         self.node_states: dict[str, list[Node]] = {}
         #: Since when each pod has been known to be gone, on its way out or on a node, by uid, in virtual seconds.
         self.settled_at: dict[str, float] = {}
+        #: When the present state of each pod was delivered, by uid, in virtual seconds.
+        self.pod_delivered_at: dict[str, float] = {}
+        self._newest: dict[Resource, int] = {}
 
     @property
     def now(self) -> float:
         """The virtual time in seconds."""
         return self._trace.now()
+
+    def newest_version(self, resource: Resource) -> int:
+        """The newest version of an object of a collection that has been delivered, 0 if none was."""
+        return self._newest.get(resource, 0)
 
     def through(self, subscriber: Subscriber) -> WatchView:
         """Forward events to a subscriber from now on."""
@@ -78,6 +85,7 @@ class WatchView:
             self._settle(pod for pod in self.pods.values() if pod.metadata.uid not in listed)
         for cache in self._caches(resource):
             cache.clear()
+        self._newest[resource] = max((int(obj.metadata.resource_version) for obj in objects), default=0)
         for obj in objects:
             self._store(resource, obj)
         assert self._subscriber is not None
@@ -86,6 +94,7 @@ class WatchView:
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         self._trace.note(self._name, "receives", event_type, *key_of(obj), obj.metadata.resource_version)
         self._deliveries.changed(self, resource, event_type, obj)
+        self._newest[resource] = max(self.newest_version(resource), int(obj.metadata.resource_version))
         if event_type == "DELETED":
             if resource == PODS:
                 self._settle([obj])
@@ -111,6 +120,8 @@ class WatchView:
     def _store(self, resource: Resource, obj: Any) -> None:
         for cache in self._caches(resource):
             cache[key_of(obj)] = obj
+        if resource == PODS:
+            self.pod_delivered_at[obj.metadata.uid] = self.now
         if resource == PODS and (obj.spec.node_name or obj.metadata.deletion_timestamp is not None):
             self._settle([obj])
         if resource == NODES:

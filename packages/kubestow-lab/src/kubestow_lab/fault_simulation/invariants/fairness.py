@@ -43,6 +43,10 @@ class FirstAttempts:
         #: The version of each waiting pod, and the attempts of others since, by uid.
         self._waiting: dict[str, tuple[str, Counter[str]]] = {}
 
+    def has_tried(self, uid: str) -> bool:
+        """Whether a pod has been tried."""
+        return uid in self._tried
+
     def attempted(self, pod: Pod, waiting: Iterable[Pod]) -> Iterator[Overtaken]:
         """A pod is tried; those overtaken of the pods that wait now, all of which are ready."""
         uid = pod.metadata.uid

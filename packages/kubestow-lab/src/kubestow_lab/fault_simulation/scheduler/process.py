@@ -38,7 +38,7 @@ from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import Clock, EventRecord
-from kubestow.scheduling.observer import Disruption, Observer, Offer, Preemptor
+from kubestow.scheduling.observer import Disruption, Observer, Offer, Preemptor, Result
 from kubestow.scheduling.partitions.held_partitions import HeldPartitions
 from kubestow.scheduling.partitions.scheduler import PartitionedScheduler
 from kubestow.scheduling.queued_pod import QueuedPod
@@ -190,8 +190,11 @@ class Checks(Protocol):
     ) -> None:
         """The process starts to evict victims on a node, or on several, for a pod or for the pods of a gang."""
 
-    def evictions_ended(self, process: Process, preemptor: Pod) -> None:
+    def evictions_ended(self, process: Process, preemptor: Pod, *, succeeded: bool) -> None:
         """The evictions for a pod, or for the gang of which it is the first pod, have been answered."""
+
+    def watch_requested(self, process: Process, what: str, since: int, seen: int) -> None:
+        """The process asks for the changes of a collection since a version, and has seen another one."""
 
     def binding_begun(self, process: Process, pod: Pod) -> None:
         """The process begins to bind a pod that it has placed."""
@@ -256,6 +259,8 @@ class Process(Observer):
         self.stopped_victims: set[str] = set()
         #: When it was stopped gracefully, in seconds of its clock; None while it was not.
         self.stopped_at: float | None = None
+        #: When the last attempt of each pod has ended, if with an error, by uid, in seconds of its clock.
+        self.failed_at: dict[str, float] = {}
         #: Whether it has given up a Lease that it could not renew.
         self.has_lost_lease = False
         #: The partitions that it holds.
@@ -269,6 +274,7 @@ class Process(Observer):
                 bound=self._bound,
                 written=lambda what: self._checks.write_requested(self, what),
                 cancelled=lambda what: self._checks.write_cancelled(self, what),
+                watched=lambda what, since, seen: self._checks.watch_requested(self, what, since, seen),
                 recorded=self._recorded,
             ),
             clock=self.clock,
@@ -555,7 +561,13 @@ class Process(Observer):
         )
 
     def evictions_ended(self, preemptor: PodInfo, *, kind: Preemptor, succeeded: bool, seconds: float) -> None:
-        self._checks.evictions_ended(self, preemptor.pod)
+        self._checks.evictions_ended(self, preemptor.pod, succeeded=succeeded)
+
+    def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+        if result is Result.ERROR:
+            self.failed_at[queued.info.uid] = self.clock.monotonic()
+        else:
+            self.failed_at.pop(queued.info.uid, None)
 
     def binding_started(self, info: PodInfo) -> None:
         self._checks.binding_begun(self, info.pod)

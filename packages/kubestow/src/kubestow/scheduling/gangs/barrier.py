@@ -45,6 +45,8 @@ class GangBarrier:
         self._expected: dict[str, asyncio.Future[Status]] = {}
         self._arrived: set[str] = set()
         self._result: Status | None = None
+        #: Whether preparations go on until they end although the barrier has failed.
+        self._is_closed = False
         #: Whether an expected member has left without a binding; until then no member needs the final check.
         self._lost_member = False
         self._timer = asyncio.get_running_loop().call_later(timeout, self._time_out, timeout)
@@ -77,6 +79,8 @@ class GangBarrier:
             if result is None:
                 return Status.unschedulable("removed")
             await asyncio.wait((work, result), return_when=asyncio.FIRST_COMPLETED)
+            if self._is_closed:
+                await asyncio.wait((work,))
             if work.done() or result.result().ok:
                 status = await work
                 if not status.ok:
@@ -121,6 +125,14 @@ class GangBarrier:
     def fail(self, reason: str) -> None:
         """Fail all members, unless the barrier has opened already."""
         self._decide(self._released(reason))
+
+    def close(self, reason: str) -> None:
+        """Fail all members, unless the barrier has opened already, but let those that are being prepared end that.
+
+        A request of a PreBind plugin that is cancelled may take effect or not.
+        """
+        self._is_closed = True
+        self.fail(reason)
 
     def _released(self, reason: str) -> Status:
         return Status.unschedulable(f"pod group {self._name} released its reserved nodes: {reason}")
@@ -186,10 +198,10 @@ class GangBarriers:
         for barrier in list(self._barriers.values()):
             barrier.leave(uid, reason)
 
-    def fail_all(self, reason: str) -> None:
-        """Fail all members that wait at a barrier."""
+    def close_all(self, reason: str) -> None:
+        """Fail all members that wait at a barrier, or will after their preparation, which is not cancelled."""
         for barrier in list(self._barriers.values()):
-            barrier.fail(reason)
+            barrier.close(reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -502,7 +502,7 @@ class Scheduler:
 
     async def _drain(self) -> None:
         """Wait for work in progress, but no longer than the drain timeout."""
-        self._barriers.fail_all("the scheduler is shutting down")
+        self._barriers.close_all("the scheduler is shutting down")
         for waiting in self.waiting_pods.all():
             waiting.reject("", "the scheduler is shutting down")
         try:

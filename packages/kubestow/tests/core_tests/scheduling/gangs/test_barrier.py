@@ -104,6 +104,19 @@ async def test_all_members_fail_when_too_few_are_left() -> None:
 
 
 @scenario
+async def test_a_barrier_that_is_closed_lets_preparations_end() -> None:
+    gang = Gang(3)
+    await gang.arrive("a")
+    await gang.arrive("b", seconds=5)
+    gang.barrier.close("shutting down")
+    await asyncio.sleep(0.01)
+    released = "pod group g released its reserved nodes: shutting down"
+    assert (gang.result("a"), gang.result("b")) == (released, None)
+    await asyncio.sleep(5)
+    assert gang.result("b") == released
+
+
+@scenario
 async def test_a_member_that_cannot_be_prepared_fails_alone_until_it_leaves() -> None:
     gang = Gang(2)
     await gang.arrive("a", status=Status.unschedulable("no volume"))
