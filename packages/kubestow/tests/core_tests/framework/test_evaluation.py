@@ -9,12 +9,19 @@ from numpy.typing import NDArray
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.cycle_state import CycleState, PodsToActivate
 from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.event_registration import on
-from kubestow.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, PreFilterResult, ScorePlugin
+from kubestow.framework.interface import (
+    FilterPlugin,
+    Plugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ScorePlugin,
+)
 from kubestow.framework.status import Code, Status, Verdict
-from kubestow.testing import PluginHarness, nodes, pod
+from kubestow.testing import PluginHarness, node, nodes, pod
 
 
 class _Names(PreFilterPlugin):
@@ -67,6 +74,15 @@ class Growing(ScorePlugin):
 
     def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
         return node.pod_count * 60
+
+
+class Prepares(PreScorePlugin):
+    """Prepares scores, has none itself, and fails."""
+
+    name = "Prepares"
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
+        return Status.error(f"not ready for {len(nodes)} nodes")
 
 
 def harness_with(*plugins: type[Plugin], size: int = 4) -> PluginHarness:
@@ -132,3 +148,52 @@ def test_a_score_that_leaves_its_range_when_a_row_changes_is_an_error() -> None:
     decision = harness.decide(pod())
     assert decision.node_name is None
     assert 'plugin "Growing" returns an invalid score 120' in decision.message
+
+
+def test_pre_score_is_run_of_plugins_that_do_not_score() -> None:
+    decision = harness_with(Prepares).decide(pod())
+    assert decision.node_name is None
+    assert "not ready for 4 nodes" in decision.message
+
+
+def test_the_best_rows_of_a_part_of_the_nodes_are_in_it() -> None:
+    harness = harness_with()
+    info = harness.info(pod())
+    of_all, part = evaluation(harness, info), np.array([False, True, True, False])
+    assert list(of_all.find_best(info, of_all.find_feasible(info))) == [0, 1, 2, 3]
+    assert list(of_all.find_best(info, of_all.find_feasible(info, part))) == [1, 2]
+
+
+def test_a_total_is_the_sum_of_the_weighted_scores() -> None:
+    sizes = [node(f"n{number}", cpu=f"{number + 1}", taints=["slow:PreferNoSchedule"] * number) for number in range(3)]
+    harness = PluginHarness(sizes)
+    info = harness.info(pod(cpu="1"))
+    of_pod = evaluation(harness, info)
+    feasibility = of_pod.find_feasible(info)
+    totals = of_pod.compute_totals(info, feasibility.rows)
+    assert of_pod.totals_depend_on_rows, "taints are counted, and the counts are normalized"
+    weighted = [score.weighted for score in of_pod.score_by_plugin(info, feasibility.rows)]
+    assert totals.tolist() == np.sum(weighted, axis=0).tolist()
+    assert len({total - kept for total, kept in zip(totals, of_pod.find_totals(info, feasibility), strict=True)}) == 1
+    harness = harness_with()
+    info = harness.info(pod())
+    of_pod = evaluation(harness, info)
+    of_pod.compute_totals(info, of_pod.find_feasible(info).rows)
+    assert not of_pod.totals_depend_on_rows
+
+
+def test_the_highest_total_and_whether_nodes_are_filtered_are_those_of_the_profile() -> None:
+    scores = [{"name": "ImageLocality", "weight": 2}, {"name": "NodeResourcesFit", "weight": 3}]
+    enabled = {"multiPoint": {"disabled": [{"name": "*"}]}, "score": {"enabled": scores}}
+    binding = {"queueSort": {"enabled": [{"name": "PrioritySort"}]}, "bind": {"enabled": [{"name": "DefaultBinder"}]}}
+    harness = PluginHarness(profile={"plugins": {**enabled, **binding}})
+    evaluations = harness.profiles["default-scheduler"].evaluations
+    assert (evaluations.max_total, evaluations.has_filters) == (500, False)
+    assert harness_with().profiles["default-scheduler"].evaluations.has_filters is True
+
+
+def test_the_plugins_of_a_cycle_share_the_pods_to_activate() -> None:
+    state, info = CycleState(), PluginHarness().info(pod())
+    PodsToActivate.of(state).add(info, info)
+    assert PodsToActivate.of(state).take() == [info]
+    assert PodsToActivate.of(state).take() == []
