@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kubestow.cluster.changes.events import Action, EventResource
+from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState, PodsToActivate
@@ -14,6 +15,7 @@ from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import (
     FilterPlugin,
+    NodeFilterPlugin,
     Plugin,
     PreFilterPlugin,
     PreFilterResult,
@@ -58,6 +60,15 @@ class Fails(FilterPlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
         return Verdict.rejecting(np.array([name != "node-0" for name in nodes.names]), Status.error("no answer"))
+
+
+class RejectsAll(NodeFilterPlugin):
+    """Runs on the nodes that have passed before, one by one."""
+
+    name = "RejectsAll"
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> Status:
+        return Status.unschedulable("never")
 
 
 class Growing(ScorePlugin):
@@ -117,6 +128,19 @@ def test_the_nodes_that_are_not_named_have_a_reason_of_their_own() -> None:
 def test_a_pod_is_rejected_if_no_node_is_left(plugins: tuple[type[Plugin], ...], problem: str) -> None:
     harness = harness_with(*plugins)
     assert harness.decide(pod()).message.startswith(f"0/4 nodes are available: {problem}.")
+
+
+def test_filters_have_their_rejections_of_all_nodes_and_not_only_the_first_of_each() -> None:
+    shown = [node("busy", cpu="1", unschedulable=True), node("cordoned", unschedulable=True), node("free")]
+    enabled = {"filter": {"enabled": [{"name": "RejectsAll"}]}}
+    harness = PluginHarness(shown, profile={"plugins": enabled}, plugins=[RejectsAll])
+    info = harness.info(pod(cpu="2"))
+    *results, uncached = evaluation(harness, info).find_feasible(info).filter_results()
+    rejected = {result.plugin: result.rejects.tolist() for result in results if result.rejects.any()}
+    assert rejected == {"NodeUnschedulable": [True, True, False], "NodeResourcesFit": [True, False, False]}
+    assert all(result.ran.all() for result in results)
+    assert uncached.plugin == "RejectsAll"
+    assert uncached.ran.tolist() == uncached.rejects.tolist() == [False, False, True]
 
 
 def test_a_filter_that_fails_ends_the_cycle_and_no_node_is_feasible() -> None:
