@@ -274,7 +274,11 @@ def test_a_gated_group_of_which_a_helped_pod_fails_at_pre_enqueue_is_tried_again
         await harness.settle()
         assert set(places(harness).values()) == {Place.GATED}
         NodeGate.status = Status.error("broken")
-        harness.cluster.put(node("m", cpu="2"))
+        harness.cluster.put(member("late", "train", cpu="1"))
+        await harness.settle()
+        assert pending_message(harness, "late") == 'running PreEnqueue plugin "NodeGate": broken'
+        assert set(places(harness).values()) == {Place.GATED}
+        harness.cluster.put(node("m"))
         await harness.settle()
         assert set(places(harness).values()) == {Place.ERROR_BACKOFF}
         NodeGate.status = SUCCESS
