@@ -1,4 +1,4 @@
-"""Which requests of a pod enter its NodeResourcesFit score."""
+"""Which requests of a pod enter its scores by resources, and which of these scores are kept."""
 
 from __future__ import annotations
 
@@ -36,3 +36,20 @@ def test_hugepages_that_only_the_pod_level_requests_are_left_out_of_the_score() 
 
 def test_hugepages_of_containers_enter_the_score_even_if_the_pod_level_replaces_them() -> None:
     assert score({"cpu": "1", HUGEPAGES: "3Gi"}, {HUGEPAGES: "4Gi"}) == (25 + 75) // 2
+
+
+def test_scores_by_resources_that_devices_may_stand_for_are_not_kept() -> None:
+    """Any allocation of a claim changes how many of the devices are used."""
+    resources = [{"name": name, "weight": 1} for name in ("cpu", "example.com/gpu", "example.com/nic")]
+    arguments = {
+        "NodeResourcesFit": {"scoringStrategy": {"type": "LeastAllocated", "resources": resources}},
+        "NodeResourcesBalancedAllocation": {"resources": resources},
+    }
+    harness = PluginHarness(profile={"pluginConfig": [{"name": name, "args": arguments[name]} for name in arguments]})
+    runtime = harness.profiles["default-scheduler"].runtime
+    plugins = [plugin for plugin, _ in runtime.plugins.score if plugin.name in arguments]
+    assert len(plugins) == 2
+    plain, with_device = harness.info(pod(cpu="1")), harness.info(pod(requests={"example.com/gpu": "1"}))
+    for plugin in plugins:
+        assert runtime.plugin_signature(plugin, plain) is not None
+        assert runtime.plugin_signature(plugin, with_device) is None
