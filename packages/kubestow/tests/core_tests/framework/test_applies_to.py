@@ -67,6 +67,10 @@ class Served(FilterPlugin):
         self.calls.append("applies_to")
         return len(self.handle.cluster.catalog(Service)) > 0
 
+    def signature(self, pod: PodInfo) -> tuple[()]:
+        self.calls.append("signature")
+        return ()
+
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
         self.calls.append("filter")
         return Verdict.rejecting(nodes.row_numbers >= 0, Status.unschedulable("served"))
@@ -87,6 +91,6 @@ def test_applies_to_is_called_again_only_after_the_applicability_events() -> Non
     assert calls_after(harness, lambda: None, WEB) == ["applies_to"]
     assert calls_after(harness, lambda: None, WEB) == []
     assert calls_after(harness, lambda: harness.cluster.put_pod(harness.info(pod("one", node="a"))), WEB) == []
-    assert calls_after(harness, lambda: services.put(SERVICE), WEB) == ["applies_to", "filter"]
+    assert calls_after(harness, lambda: services.put(SERVICE), WEB) == ["applies_to", "signature", "filter"]
     assert calls_after(harness, lambda: services.remove("default", "web"), WEB) == ["applies_to"]
     assert calls_after(harness, lambda: None, WEB) == []

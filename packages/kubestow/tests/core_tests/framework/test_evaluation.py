@@ -7,14 +7,23 @@ import pytest
 from numpy.typing import NDArray
 
 from kubestow.cluster.changes.events import Action, EventResource
+from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.cycle_state import CycleState, PodsToActivate
 from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.event_registration import on
-from kubestow.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, PreFilterResult, ScorePlugin
+from kubestow.framework.interface import (
+    FilterPlugin,
+    NodeFilterPlugin,
+    Plugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ScorePlugin,
+)
 from kubestow.framework.status import Code, Status, Verdict
-from kubestow.testing import PluginHarness, nodes, pod
+from kubestow.testing import PluginHarness, node, nodes, pod
 
 
 class _Names(PreFilterPlugin):
@@ -53,6 +62,15 @@ class Fails(FilterPlugin):
         return Verdict.rejecting(np.array([name != "node-0" for name in nodes.names]), Status.error("no answer"))
 
 
+class RejectsAll(NodeFilterPlugin):
+    """Runs on the nodes that have passed before, one by one."""
+
+    name = "RejectsAll"
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> Status:
+        return Status.unschedulable("never")
+
+
 class Growing(ScorePlugin):
     """Scores a node by its pods, out of range from the second on."""
 
@@ -67,6 +85,15 @@ class Growing(ScorePlugin):
 
     def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
         return node.pod_count * 60
+
+
+class Prepares(PreScorePlugin):
+    """Prepares scores, has none itself, and fails."""
+
+    name = "Prepares"
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
+        return Status.error(f"not ready for {len(nodes)} nodes")
 
 
 def harness_with(*plugins: type[Plugin], size: int = 4) -> PluginHarness:
@@ -103,6 +130,19 @@ def test_a_pod_is_rejected_if_no_node_is_left(plugins: tuple[type[Plugin], ...],
     assert harness.decide(pod()).message.startswith(f"0/4 nodes are available: {problem}.")
 
 
+def test_filters_have_their_rejections_of_all_nodes_and_not_only_the_first_of_each() -> None:
+    shown = [node("busy", cpu="1", unschedulable=True), node("cordoned", unschedulable=True), node("free")]
+    enabled = {"filter": {"enabled": [{"name": "RejectsAll"}]}}
+    harness = PluginHarness(shown, profile={"plugins": enabled}, plugins=[RejectsAll])
+    info = harness.info(pod(cpu="2"))
+    *results, uncached = evaluation(harness, info).find_feasible(info).filter_results()
+    rejected = {result.plugin: result.rejects.tolist() for result in results if result.rejects.any()}
+    assert rejected == {"NodeUnschedulable": [True, True, False], "NodeResourcesFit": [True, False, False]}
+    assert all(result.ran.all() for result in results)
+    assert uncached.plugin == "RejectsAll"
+    assert uncached.ran.tolist() == uncached.rejects.tolist() == [False, False, True]
+
+
 def test_a_filter_that_fails_ends_the_cycle_and_no_node_is_feasible() -> None:
     harness = harness_with(Fails)
     info = harness.info(pod())
@@ -132,3 +172,52 @@ def test_a_score_that_leaves_its_range_when_a_row_changes_is_an_error() -> None:
     decision = harness.decide(pod())
     assert decision.node_name is None
     assert 'plugin "Growing" returns an invalid score 120' in decision.message
+
+
+def test_pre_score_is_run_of_plugins_that_do_not_score() -> None:
+    decision = harness_with(Prepares).decide(pod())
+    assert decision.node_name is None
+    assert "not ready for 4 nodes" in decision.message
+
+
+def test_the_best_rows_of_a_part_of_the_nodes_are_in_it() -> None:
+    harness = harness_with()
+    info = harness.info(pod())
+    of_all, part = evaluation(harness, info), np.array([False, True, True, False])
+    assert list(of_all.find_best(info, of_all.find_feasible(info))) == [0, 1, 2, 3]
+    assert list(of_all.find_best(info, of_all.find_feasible(info, part))) == [1, 2]
+
+
+def test_a_total_is_the_sum_of_the_weighted_scores() -> None:
+    sizes = [node(f"n{number}", cpu=f"{number + 1}", taints=["slow:PreferNoSchedule"] * number) for number in range(3)]
+    harness = PluginHarness(sizes)
+    info = harness.info(pod(cpu="1"))
+    of_pod = evaluation(harness, info)
+    feasibility = of_pod.find_feasible(info)
+    totals = of_pod.compute_totals(info, feasibility.rows)
+    assert of_pod.totals_depend_on_rows, "taints are counted, and the counts are normalized"
+    weighted = [score.weighted for score in of_pod.score_by_plugin(info, feasibility.rows)]
+    assert totals.tolist() == np.sum(weighted, axis=0).tolist()
+    assert len({total - kept for total, kept in zip(totals, of_pod.find_totals(info, feasibility), strict=True)}) == 1
+    harness = harness_with()
+    info = harness.info(pod())
+    of_pod = evaluation(harness, info)
+    of_pod.compute_totals(info, of_pod.find_feasible(info).rows)
+    assert not of_pod.totals_depend_on_rows
+
+
+def test_the_highest_total_and_whether_nodes_are_filtered_are_those_of_the_profile() -> None:
+    scores = [{"name": "ImageLocality", "weight": 2}, {"name": "NodeResourcesFit", "weight": 3}]
+    enabled = {"multiPoint": {"disabled": [{"name": "*"}]}, "score": {"enabled": scores}}
+    binding = {"queueSort": {"enabled": [{"name": "PrioritySort"}]}, "bind": {"enabled": [{"name": "DefaultBinder"}]}}
+    harness = PluginHarness(profile={"plugins": {**enabled, **binding}})
+    evaluations = harness.profiles["default-scheduler"].evaluations
+    assert (evaluations.max_total, evaluations.has_filters) == (500, False)
+    assert harness_with().profiles["default-scheduler"].evaluations.has_filters is True
+
+
+def test_the_plugins_of_a_cycle_share_the_pods_to_activate() -> None:
+    state, info = CycleState(), PluginHarness().info(pod())
+    PodsToActivate.of(state).add(info, info)
+    assert PodsToActivate.of(state).take() == [info]
+    assert PodsToActivate.of(state).take() == []

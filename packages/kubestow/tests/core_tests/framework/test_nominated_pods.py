@@ -40,6 +40,17 @@ def test_a_pod_is_not_counted_on_its_own_nominated_node() -> None:
     assert harness.feasible(pod("nominated", cpu="3")) == {"n"}
 
 
+def test_a_node_passes_no_more_when_its_pods_leave_too_little_for_those_nominated() -> None:
+    harness = PluginHarness(nodes(3, cpu="4"))
+    nominate_pod(harness, "node-0")
+    info = harness.info(pod("p", cpu="1"))
+    found = harness.profiles["default-scheduler"].evaluations.of(info).find_feasible(info)
+    assert found.passing.tolist() == [True] * 3
+    for name, cpu in (("node-0", "1"), ("node-1", "1"), ("node-2", "4")):
+        harness.cluster.put_pod(harness.info(pod(f"on-{name}", cpu=cpu, node=name)))
+    assert found.filters.still_pass(harness.cluster.all_nodes()).tolist() == [False, True, False]
+
+
 class NeedsPods(NodeFilterPlugin):
     """Rejects nodes without pods."""
 

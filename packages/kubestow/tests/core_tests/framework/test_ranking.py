@@ -25,7 +25,7 @@ from kubestow.framework.profile import Profile
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Scheduled
-from kubestow.testing import PluginHarness, node, pod
+from kubestow.testing import PluginHarness, node, nodes, pod
 
 NUMBERS = st.integers(0, 39)
 PREFERS_SSD = {
@@ -212,24 +212,62 @@ def test_scores_are_normalized_again_when_the_only_node_with_the_highest_raw_sco
         for key, weight in (("fast", 100), ("near", 10))
     ]
     picky = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
-    nodes = [
-        node("both", cpu="1", labels={"fast": "yes", "near": "yes"}),
-        node("near", cpu="2", labels={"near": "yes"}),
-        *(node(f"neither-{number}", cpu="64", memory="256Gi") for number in range(20)),
-    ]
-    harness = PluginHarness(nodes)
+    harness = PluginHarness(
+        [
+            node("both", cpu="1", labels={"fast": "yes", "near": "yes"}),
+            node("near", cpu="2", labels={"near": "yes"}),
+            *(node(f"neither-{number}", cpu="64", memory="256Gi") for number in range(20)),
+        ]
+    )
     pods = [pod(f"p{number}", cpu="1", memory="1Gi", affinity=picky) for number in range(2)]
     placed = [harness.schedule(each).node_name for each in pods]
     # A raw score of 10 is normalized to 9 beside a node with 110, which is less than the others gain by their size.
     assert placed == ["both", "near"]
 
 
+def test_the_best_rows_follow_the_nodes_that_change_one_by_one() -> None:
+    harness = PluginHarness(nodes(10, cpu="2", memory="2Gi"))
+    info = harness.info(pod("next", cpu="1", memory="1Gi"))
+
+    def best_after(placed: tuple[str, int] | None = None, forgotten: str | None = None) -> tuple[int, list[int]]:
+        if placed is not None:
+            name, number = placed
+            harness.cluster.put_pod(harness.info(pod(name, cpu="1", memory="1Gi", node=f"node-{number}")))
+        if forgotten is not None:
+            harness.cluster.remove_pod(f"uid-default-{forgotten}")
+        evaluation = harness.profiles["default-scheduler"].evaluations.of(info)
+        found = evaluation.find_feasible(info)
+        return found.count, list(evaluation.find_best(info, found))
+
+    everywhere = list(range(10))
+    assert best_after() == (10, everywhere)
+    assert best_after(("a", 4)) == (10, [0, 1, 2, 3, 5, 6, 7, 8, 9])
+    assert best_after(("b", 4)) == (9, [0, 1, 2, 3, 5, 6, 7, 8, 9])
+    assert best_after(("c", 7)) == (9, [0, 1, 2, 3, 5, 6, 8, 9])
+    assert best_after(forgotten="c") == (9, [0, 1, 2, 3, 5, 6, 7, 8, 9])
+    for number in (0, 1, 2, 3, 5, 6, 7, 8):
+        best_after((f"p{number}", number))
+    assert best_after() == (9, [9])
+    assert best_after(("p9", 9)) == (9, [0, 1, 2, 3, 5, 6, 7, 8, 9])
+    assert best_after(forgotten="a") == (10, everywhere)
+    assert best_after(forgotten="p6") == (10, [6])
+    assert best_after(forgotten="p2") == (10, [2, 6])
+
+
+def test_what_normalized_scores_have_added_to_totals_goes_when_all_of_them_are_zero() -> None:
+    slow = node("slow", cpu="64", memory="64Gi", taints=["slow=yes:PreferNoSchedule"])
+    harness = PluginHarness([slow, *(node(f"n{number}", cpu="2", memory="2Gi") for number in range(9))])
+    assert harness.decide(pod("p", cpu="1")).node_name != "slow"
+    harness.cluster.update_node(node("slow", cpu="64", memory="64Gi"))
+    assert harness.decide(pod("p", cpu="1")).node_name == "slow"
+
+
 def test_a_node_that_is_not_feasible_is_not_chosen_where_the_others_have_negative_totals() -> None:
     weights = [{"name": "ImageLocality", "weight": 2}, {"name": "NodeResourcesFit", "weight": -1}]
     score = {"disabled": [{"name": "*"}], "enabled": weights}
     profile = {"plugins": {"score": score, "preScore": {"disabled": [{"name": "*"}]}}}
-    nodes = [node("full", cpu="1"), node("large", cpu="64", memory="64Gi"), node("larger", cpu="96", memory="96Gi")]
-    harness = PluginHarness(nodes, profile=profile)
+    sizes = [node("full", cpu="1"), node("large", cpu="64", memory="64Gi"), node("larger", cpu="96", memory="96Gi")]
+    harness = PluginHarness(sizes, profile=profile)
     assert [harness.schedule(pod(f"p{number}", cpu="2", memory="1Gi")).node_name for number in range(2)] == [
         "large",
         "large",

@@ -13,13 +13,15 @@ from core_tests.decisions import rejectors_of
 from core_tests.plugins.affinities import HOST, ZONE, preferred_affinity, required_anti_affinity, term
 from kubestow.api.core import Pod, Service
 from kubestow.api.meta import convert
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.event_registration import on
 from kubestow.framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, Scores
 from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision.result import Decision
-from kubestow.testing import PluginHarness, node, pod
+from kubestow.testing import PluginHarness, node, nodes, pod
 
 NAMES = st.sampled_from([f"n{number}" for number in range(12)])
 TAINTS = st.sampled_from([(), ("team=a:NoSchedule",), ("slow=yes:PreferNoSchedule",), ("gone=now:NoExecute",)])
@@ -192,6 +194,27 @@ class Uncacheable(FilterPlugin, PreFilterPlugin, ScorePlugin):
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
         self.calls.append("Score")
         return np.zeros(len(nodes), np.int64)
+
+
+class WhileEmpty(PreFilterPlugin):
+    """Has no Filter, and rejects all pods once there is one in the cluster."""
+
+    name = "WhileEmpty"
+    events_to_register = (on(EventResource.ASSIGNED_POD, Action.ADD),)
+
+    def signature(self, pod: PodInfo) -> tuple[()]:
+        return ()
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        return Status.unschedulable("there is a pod") if nodes.pod_count.any() else None
+
+
+def test_pre_filter_without_filter_runs_again_when_a_single_node_changes() -> None:
+    enabled = {"plugins": {"multiPoint": {"enabled": [{"name": "WhileEmpty"}]}}}
+    harness = PluginHarness(nodes(10), profile=enabled, plugins=[WhileEmpty])
+    assert harness.decide(pod("a")).node_name is not None
+    harness.cluster.put_pod(harness.info(pod("one", node="node-3")))
+    assert harness.decide(pod("a")).node_name is None
 
 
 def test_a_plugin_without_a_signature_is_called_in_every_cycle() -> None:

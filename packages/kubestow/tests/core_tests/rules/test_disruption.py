@@ -9,7 +9,8 @@ import pytest
 from kubestow.api.core import PodStatus
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.rules.disruption import BudgetIndex, denial, is_disruption, is_exempt
+from kubestow.rules.disruption import BudgetIndex, EvictionBudgets, denial, is_disruption, is_exempt
+from kubestow.testing import node, pod
 
 
 def budget(name: str = "b", *, selector: Any = None, generation: int = 1, policy: str = "", **status: Any) -> Any:
@@ -111,3 +112,21 @@ def test_an_eviction_is_denied_without_disruptions_left(
     guard: PodDisruptionBudget, used: int, denied: tuple[str, int | None] | None
 ) -> None:
     assert denial(guard, used=used) == denied
+
+
+def test_pods_are_evicted_together_as_far_as_the_one_budget_of_each_allows() -> None:
+    def running(name: str, **labels: str) -> Any:
+        return pod(name, namespace="prod", labels=labels, status={"phase": "Running"})
+
+    web = [running(f"web-{number}", app="web") for number in range(3)]
+    both, free = running("both", app="web", tier="front"), running("free")
+    guards = [
+        budget("web", selector={"matchLabels": {"app": "web"}}, disruptionsAllowed=2),
+        budget("front", selector={"matchLabels": {"tier": "front"}}, disruptionsAllowed=9),
+    ]
+    budgets = EvictionBudgets([node("n"), *guards])
+    assert budgets.evictable([both, *web, free]) == [*web[:2], free]
+    assert budgets.reason(both) == "more than one PodDisruptionBudget selects it: web, front"
+    assert budgets.reason(web[2]) == "PodDisruptionBudget web allows no further disruption"
+    budgets.use([web[0], free])
+    assert budgets.evictable(web[1:]) == [web[1]]

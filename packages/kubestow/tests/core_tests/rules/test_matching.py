@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kubestow.api.core import (
@@ -55,6 +55,10 @@ terms = st.builds(
 )
 
 
+def requirement(key: str, value: str) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(key=key, operator="In", values=[value])
+
+
 def columns() -> Nodes:
     table = NodeTable()
     for each in NODES:
@@ -62,6 +66,8 @@ def columns() -> Nodes:
     return Nodes(table, slice(0, len(table)))
 
 
+@example(NodeSelectorTerm(match_expressions=[requirement("key", "a")]))
+@example(NodeSelectorTerm(match_expressions=[requirement("key", "a"), requirement("other", "y")]))
 @given(terms)
 def test_a_term_matches_the_same_nodes_one_by_one_and_all_at_once(term: NodeSelectorTerm) -> None:
     try:
@@ -72,6 +78,11 @@ def test_a_term_matches_the_same_nodes_one_by_one_and_all_at_once(term: NodeSele
         assert str(raised.value) == str(error)
         return
     assert matches_term(columns(), term).tolist() == expected
+
+
+@pytest.mark.parametrize("affinity", [None, Affinity(), Affinity(node_affinity=NodeAffinity())])
+def test_a_pod_without_required_node_affinity_selects_every_node(affinity: Affinity | None) -> None:
+    assert selects_node(PodSpec(affinity=affinity), "n", {})
 
 
 @given(st.none() | st.lists(terms, max_size=2), st.dictionaries(st.sampled_from(["key", "other"]), st.just("x")))

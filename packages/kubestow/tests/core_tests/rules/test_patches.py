@@ -71,6 +71,7 @@ def test_json_patch_operations(operation: dict[str, Any], expected: dict[str, An
     [
         {"op": "test", "path": "/a/0", "value": 2},
         {"op": "test", "path": "/a/5", "value": None},
+        {"op": "test", "path": "a", "value": {"a": [1, 2], "text": "t"}},
         {"op": "add", "path": "/a/3", "value": 0},
         {"op": "add", "path": "/a/-1", "value": 0},
         {"op": "add", "path": "/b/c", "value": 0},
@@ -100,13 +101,13 @@ def test_a_json_patch_that_does_not_apply_is_rejected(operation: dict[str, Any])
 def test_what_is_no_list_of_operations_is_a_bad_request(operations: Any) -> None:
     with pytest.raises(APIError) as error:
         json_patch({"a": 1}, operations)
-    assert error.value.code == 400
+    assert (error.value.code, error.value.reason) == (400, "BadRequest")
 
 
 def test_a_json_patch_has_a_limit_of_operations_and_one_of_what_copies_add() -> None:
     test = {"op": "test", "path": "/a", "value": 1}
     assert json_patch({"a": 1}, [test] * MAX_OPERATIONS) == {"a": 1}
-    with pytest.raises(APIError) as error:
+    with pytest.raises(APIError, match="is 10000, got 10001") as error:
         json_patch({"a": 1}, [test] * (MAX_OPERATIONS + 1))
     assert error.value.code == 413
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubestow.cluster.pods.shapes import Shapes
-from kubestow.rules.pods import HostPort, HostPorts, host_ports, is_terminal, qos_class, qos_class_of
+from kubestow.rules.pods import HostPort, HostPorts, host_ports, is_preempted, is_terminal, qos_class, qos_class_of
 from kubestow.testing import pod
 
 SMALL, LARGE = {"cpu": "100m", "memory": "100Mi"}, {"cpu": "200m", "memory": "200Mi"}
@@ -17,6 +17,7 @@ NOTHING: dict[str, str] = {}
     [
         ([(NOTHING, NOTHING)], "BestEffort"),
         ([({"cpu": "0"}, NOTHING)], "BestEffort"),
+        ([({"cpu": "many"}, NOTHING)], "BestEffort"),
         ([({"example.com/gpu": "1"}, NOTHING)], "BestEffort"),
         ([(SMALL, LARGE)], "Burstable"),
         ([(SMALL, NOTHING)], "Burstable"),
@@ -50,6 +51,23 @@ def test_the_form_of_a_manifest_with_pod_level_resources_has_the_same_class() ->
 )
 def test_terminal_phases(phase: str | None, expected: bool) -> None:
     assert is_terminal(phase) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "reason", "expected"),
+    [
+        ("DisruptionTarget", "True", "PreemptionByScheduler", True),
+        ("DisruptionTarget", "False", "PreemptionByScheduler", False),
+        ("DisruptionTarget", "True", "EvictionByEvictionAPI", False),
+        ("Ready", "True", "PreemptionByScheduler", False),
+    ],
+)
+def test_a_victim_of_preemption_has_a_condition(kind: str, status: str, reason: str, expected: bool) -> None:
+    conditions = [
+        {"type": "PodScheduled", "status": "True"},
+        {"type": kind, "status": status, "reason": reason},
+    ]
+    assert is_preempted(pod(status={"conditions": conditions}).status) is expected
 
 
 def test_ports_conflict_if_they_can_meet_on_one_address() -> None:

@@ -172,6 +172,13 @@ def test_an_invalid_request_of_the_whole_pod_is_reported_with_its_field() -> Non
         placed_requests(pod(spec=spec, status=status))
 
 
+@pytest.mark.parametrize("number", [36, 37])
+def test_an_invalid_overhead_is_reported_with_its_field(number: int) -> None:
+    running = pod(cpu="1", spec={"overhead": {"cpu": "?"}}, status={"resources": {"requests": {"cpu": "1"}}})
+    with pytest.raises(InvalidQuantity, match=r"spec\.overhead"):
+        placed_requests(running, former(number))
+
+
 @pytest.mark.parametrize("number", [31, 32, 33, 36, 37])
 def test_a_container_without_reported_resources_counts_for_its_spec_in_all_minor_versions(number: int) -> None:
     running = pod(cpu="1", status={"containerStatuses": [{"name": "main"}]})
@@ -291,6 +298,14 @@ def test_the_status_of_the_pod_itself_counts_without_pod_level_requests_since_1_
     assert placed_requests(pod(cpu="1", status=status), former(number))[0] == {"cpu": expected}
     without_gate = former(number, InPlacePodLevelResourcesVerticalScaling=False)
     assert placed_requests(pod(cpu="1", status=status), without_gate)[0] == {"cpu": 1000}
+
+
+@pytest.mark.parametrize(("field", "path"), [("resources", "resources.requests"), ("allocatedResources", "allocated")])
+def test_an_invalid_amount_of_the_pod_itself_is_reported_with_its_field_since_1_37(field: str, path: str) -> None:
+    status: dict[str, Any] = {"resources": {"requests": {"cpu": "6"}}, "allocatedResources": {"cpu": "7"}}
+    status[field] = {"cpu": "?"} if field == "allocatedResources" else {"requests": {"cpu": "?"}}
+    with pytest.raises(InvalidQuantity, match=rf"status\.{path}"):
+        placed_requests(pod(cpu="1", status=status), former(BY_TOTALS))
 
 
 @pytest.mark.parametrize(("number", "expected"), [(BY_TOTALS - 1, 1000), (BY_TOTALS, 3000)])

@@ -65,6 +65,11 @@ def test_a_reserved_volume_comes_first_if_it_satisfies_the_claim(reserved: Persi
     assert found.metadata.name == ("pv" if is_found else "a")
 
 
+def test_of_several_volumes_that_are_reserved_for_a_claim_it_gets_the_first_by_name() -> None:
+    volumes = [volume(name, claim="data") for name in ("b", "a", "c")]
+    assert match(claim(), *volumes, reserved_only=True) == volumes[1]
+
+
 def test_a_volume_that_was_replaced_or_removed_is_found_no_more() -> None:
     index = VolumeIndex()
     index.put(volume("pv"))
@@ -125,7 +130,7 @@ def test_binding_writes_each_side_once() -> None:
     assert bound["spec"]["claimRef"] == REFERENCE
     assert bound["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
     assert bound["status"] == {"phase": "Bound", "lastPhaseTransitionTime": "2026-01-01T00:00:00Z"}
-    assert bound_volume(bound, REFERENCE, "2026-02-02T00:00:00Z") == bound
+    assert bound_volume(bound, {**REFERENCE, "resourceVersion": "9"}, "2026-02-02T00:00:00Z") == bound
 
     written = bound_claim(CLAIM, bound)
     assert written["spec"] == {"resources": {}, "volumeName": "pv"}

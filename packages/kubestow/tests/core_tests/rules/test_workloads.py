@@ -12,6 +12,8 @@ from kubestow.rules.workloads import (
     pod_from_template,
     replica_set_of,
     require_node,
+    revision_data,
+    stateful_pod_labels,
     stateful_set_claims,
     tolerate_node_conditions,
 )
@@ -77,6 +79,18 @@ def test_claims_of_a_stateful_set_have_the_labels_of_template_and_selector() -> 
     }
 
 
+def test_the_labels_of_a_pod_of_a_stateful_set_say_which_it_is() -> None:
+    assert stateful_pod_labels("db-3", 3) == {
+        "statefulset.kubernetes.io/pod-name": "db-3",
+        "apps.kubernetes.io/pod-index": "3",
+    }
+
+
+def test_a_revision_replaces_the_template_and_has_sorted_keys() -> None:
+    data = revision_data({"spec": {"template": {"spec": {"b": 1, "a": 2}, "metadata": {}}}})
+    assert str(data) == str({"spec": {"template": {"$patch": "replace", "metadata": {}, "spec": {"a": 2, "b": 1}}}})
+
+
 def test_the_claims_of_a_pod_come_before_its_other_volumes() -> None:
     spec = {"volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "data", "emptyDir": {}}]}
     mount_claims(spec, STATEFUL_SET, "db-0")
@@ -101,6 +115,7 @@ def test_daemon_pods_tolerate_the_conditions_of_their_node() -> None:
         "unschedulable",
         "network-unavailable",
     ]
+    assert tolerations[2] == {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
 
 
 def test_the_node_of_a_daemon_pod_replaces_what_affinity_requires() -> None:

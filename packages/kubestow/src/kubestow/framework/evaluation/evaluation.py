@@ -64,8 +64,6 @@ class Plan:
         scoring = [plugin for plugin, _ in scores]
         #: All of them, each once.
         self.plugins = tuple(dict.fromkeys((*pre_filters, *filters, *pre_scores_alone, *scoring)))
-        #: Those whose results depend on the pod's requests.
-        self.request_readers = [plugin for plugin in self.plugins if plugin.reads_requests]
         #: The scores that depend on their row alone, and those that are normalized.
         self.row_wise = [(plugin, weight) for plugin, weight in scores if not bound[plugin].normalizes]
         self.normalizing = [(plugin, weight) for plugin, weight in scores if bound[plugin].normalizes]
@@ -399,7 +397,7 @@ class Evaluation:
                 timer.ended_with(pre_filtered.rejection)
                 return _rejected(len(cluster.nodes), filters, pre_filtered, within)
         with self._runtime.timer("Filter", began=timer.last_reading) as timer:
-            candidates = cluster.nodes.every.readonly if pre_filtered.node_names is None else pre_filtered.mask(cluster)
+            candidates = pre_filtered.mask(cluster)
             if within is not None:
                 candidates = candidates & within
             nomination = pod.status.nominated_node_name

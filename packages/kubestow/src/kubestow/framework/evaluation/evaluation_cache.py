@@ -239,7 +239,7 @@ class EvaluationCache:
                 p: self._results_of(p, signatures[p]) if p.reads_requests or signatures[p] is None else shared[p]
                 for p in plan.plugins
             }
-            if all(results[p].is_new or results[p] is shared[p] for p in plan.request_readers):
+            if all(results[p].is_new or results[p] is shared[p] for p in plan.plugins):
                 similar = latest.evaluation
         else:
             results = {p: self._results_of(p, signatures[p]) for p in plan.plugins}

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation in a profile that disables its PreScore."""
+"""NodeResourcesBalancedAllocation: which pods it scores, also in a profile that disables its PreScore."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def test_without_pre_score_a_pod_that_requests_no_scored_resource_gets_0_on_ever
     requests: dict[str, str],
 ) -> None:
     assert scores(profile=WITHOUT_PRE_SCORE, requests=requests) == {"busy": 0, "empty": 0}
+    assert scores(requests=requests) == {}
 
 
 def test_without_pre_score_any_other_pod_gets_the_usual_score() -> None:

@@ -36,7 +36,7 @@ def test_patches_queued_behind_one_in_flight_are_merged() -> None:
         harness.patch_status(p, nominated="b")
         harness.patch_status(p, "third")
         await harness.drain()
-        assert harness.requests == ["first", "more, third, nominated b"]
+        assert harness.server.received == [(0.0, "first"), (1.0, "more, third, nominated b")]
 
     with_dispatcher(scenario)
 
@@ -251,6 +251,7 @@ def test_a_victim_gets_its_condition_before_its_deletion_and_no_later_patch() ->
         await harness.start_eviction(p)
         await harness.drain()
         assert harness.requests == ["in flight", "evicted", "delete"]
+        assert not harness.dispatcher.pending_calls()
 
     with_dispatcher(scenario)
 

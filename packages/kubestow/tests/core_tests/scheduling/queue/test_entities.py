@@ -10,16 +10,19 @@ import msgspec
 import pytest
 
 from core_tests.observability.harness import Observed, observe
+from core_tests.scheduling.fixture import enabled
 from core_tests.scheduling.gangs.groups import group, member, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message, remaining
 from kubestow.api.core import Pod, PodResourceClaim
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interface import Handle, PreBindPlugin
+from kubestow.framework.event_registration import on
+from kubestow.framework.interface import Handle, PreBindPlugin, PreEnqueuePlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.rules.minors import Behaviour, Minor
 from kubestow.scheduling.decision.result import Decision
@@ -250,6 +253,39 @@ def test_a_group_whose_object_goes_is_dissolved_until_it_comes_again() -> None:
         assert bound_count(harness, gang) == 2
 
     run(scenario, node("n", cpu="1"), group("train", 2))
+
+
+class NodeGate(PreEnqueuePlugin):
+    """Has the same status for all pods, and is asked again when a node is added."""
+
+    name = "NodeGate"
+    events_to_register = (on(EventResource.NODE, Action.ADD),)
+    status = Status.unschedulable("closed")
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        return NodeGate.status
+
+
+def test_a_gated_group_of_which_a_helped_pod_fails_at_pre_enqueue_is_tried_again_without_another_event() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        NodeGate.status = Status.unschedulable("closed")
+        gang = members(2, "train", cpu="1")
+        create_pods(harness, gang)
+        await harness.settle()
+        assert set(places(harness).values()) == {Place.GATED}
+        NodeGate.status = Status.error("broken")
+        harness.cluster.put(member("late", "train", cpu="1"))
+        await harness.settle()
+        assert pending_message(harness, "late") == 'running PreEnqueue plugin "NodeGate": broken'
+        assert set(places(harness).values()) == {Place.GATED}
+        harness.cluster.put(node("m"))
+        await harness.settle()
+        assert set(places(harness).values()) == {Place.ERROR_BACKOFF}
+        NodeGate.status = SUCCESS
+        await harness.advance(15)
+        assert bound_count(harness, gang) == 2
+
+    run(scenario, group("train", 2), **enabled(NodeGate))
 
 
 class FailingOnce(PreBindPlugin):
