@@ -1,13 +1,13 @@
 """The metrics of a simulation: what comparisons, thresholds, objectives, experiments and evaluations report.
 
 A metric is a number of one simulation. Those of a resource are named ``metric.resource``, such as ``utilisation.cpu``
-or ``fragmentation.nvidia.com/gpu``. Means over time weight each sample of the timeline with the time until the next.
-Quantiles interpolate linearly between pods. A mean or quantile over no pods is 0.
+or ``fragmentation.nvidia.com/gpu``. Means over time are exact, but that of fragmentation, which weights each sample of
+the timeline with the time until the next. Quantiles interpolate linearly between pods. A mean or quantile over no pods
+is 0.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
+from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome
 from kubestow_lab.simulation.simulation_result import SimulationResult
-from kubestow_lab.simulation.timeline import ClusterSample
+from kubestow_lab.simulation.timeline import ClusterSample, mean_over_time
 
 _ZONE = "topology.kubernetes.io/zone"
 #: A pod that runs for less than this is taken to run so long, in seconds: the usual bound of slowdowns.
@@ -192,7 +192,7 @@ def metrics_of(result: SimulationResult) -> dict[str, float]:
         "pending": counts["pending"] + result.refused_count,
         "preemptions": result.run["preemptions"],
         "attempts": result.run["attempts"],
-        "meanPending": _mean(timeline, [sample.pending for sample in timeline]),
+        "meanPending": _mean_pending(outcomes, timeline[-1]),
         "meanWait": float(waits.mean()) if len(waits) else 0.0,
         **_quantiles("waitP", waits),
         "maxWait": float(waits.max(initial=0.0)),
@@ -202,7 +202,6 @@ def metrics_of(result: SimulationResult) -> dict[str, float]:
         "zoneSkew": _zone_skew(result),
     }
     for index, resource in enumerate(result.resources):
-        shares = [sample.share(index) for sample in timeline]
         fragmentation = [sample.fragmentation[index] for sample in timeline]
         of_nodes = [
             state.requested[resource] / state.allocatable[resource]
@@ -210,10 +209,10 @@ def metrics_of(result: SimulationResult) -> dict[str, float]:
             if state.allocatable[resource]
         ]
         values |= {
-            f"utilisation.{resource}": shares[-1],
-            f"meanUtilisation.{resource}": _mean(timeline, shares),
+            f"utilisation.{resource}": timeline[-1].share(index),
+            f"meanUtilisation.{resource}": result.mean_requested[index] / (timeline[-1].allocatable[index] or 1),
             f"fragmentation.{resource}": fragmentation[-1],
-            f"meanFragmentation.{resource}": _mean(timeline, fragmentation),
+            f"meanFragmentation.{resource}": mean_over_time(timeline, fragmentation),
             f"partialNodes.{resource}": sum(0 < share < 1 for share in of_nodes) / max(len(of_nodes), 1),
             f"imbalance.{resource}": float(np.std(of_nodes)) if of_nodes else 0.0,
         }
@@ -295,13 +294,16 @@ def _quantiles(prefix: str, values: NDArray[np.float64]) -> dict[str, float]:
     }
 
 
-def _mean(timeline: Sequence[ClusterSample], values: Sequence[float]) -> float:
-    """The mean over time of a value of each sample; a sample is valid until the next one."""
-    seconds = timeline[-1].time - timeline[0].time
-    if not seconds:
-        return float(values[-1])
-    spans = zip(values, itertools.pairwise(timeline), strict=False)
-    return sum(value * (following.time - sample.time) for value, (sample, following) in spans) / seconds
+def _mean_pending(outcomes: Iterable[PodOutcome], last: ClusterSample) -> float:
+    """The mean over time of the number of pods that have arrived and have no node yet."""
+    if not last.time:
+        return float(last.pending)
+    waiting = (outcome for outcome in outcomes if outcome.origin is not Origin.CLUSTER)
+    seconds = 0.0
+    for outcome in waiting:
+        until = (each for each in (outcome.bound, outcome.ended, last.time) if each is not None)
+        seconds += next(until) - outcome.arrived
+    return seconds / last.time
 
 
 def _zone_skew(result: SimulationResult) -> float:

@@ -101,7 +101,7 @@ def measure(
     progress: Callable[[int, int], None],
 ) -> dict[tuple[str, str], Estimate]:
     """What each policy achieves by its own measure, and kube-scheduler by all. Raises InputError without OR-Tools."""
-    solvers.require_solvers("flow")
+    solvers.require_solvers("firmament")
     policies = (KUBERNETES, *PURPOSES.values())
     runs = {f"{VERSION}.{policy}.{seed}": (policy, seed) for policy in policies for seed in seeds}
     found = measure_runs(runs, qualities, folder, processes, progress)

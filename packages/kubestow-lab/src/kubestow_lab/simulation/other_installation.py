@@ -23,7 +23,7 @@ from kubestow_lab.simulation.arrivals import RefusedPods
 from kubestow_lab.simulation.outcomes import Origin, OutcomeState, PodOutcome, StartedPreemption
 from kubestow_lab.simulation.plugin_failures import PluginFailure
 from kubestow_lab.simulation.simulation_result import NodeState, SimulationResult
-from kubestow_lab.simulation.timeline import ClusterSample
+from kubestow_lab.simulation.timeline import ClusterSample, mean_over_time
 
 #: Characters of what the other installation prints on standard error that are repeated in an error.
 _MOST_REPEATED = 2000
@@ -104,11 +104,19 @@ def read_simulation_result(content: bytes, cluster: ClusterObjects) -> Simulatio
     try:
         found = msgspec.json.decode(content, type=_Document)
         resources = tuple(found.summary.resources)
+        timeline = tuple(_sample(row, resources) for row in found.timeline)
         return SimulationResult(
             outcomes=tuple(map(_outcome, found.pods)),
             nodes=tuple(_node(row, resources) for row in found.nodes),
-            timeline=tuple(_sample(row, resources) for row in found.timeline),
+            timeline=timeline,
             resources=resources,
+            mean_requested=tuple(
+                # A version that does not say it has the mean of its samples.
+                found.summary.resources[name].get(
+                    "meanRequested", mean_over_time(timeline, [sample.requested[i] for sample in timeline])
+                )
+                for i, name in enumerate(resources)
+            ),
             api=_api(cluster),
             run=found.run,
             remarks=tuple(found.remarks),

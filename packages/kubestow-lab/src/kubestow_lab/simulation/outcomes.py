@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.rules.requests import requests_by_spec
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Disruption, Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow_lab.simulation.arrivals import Arrival
+from kubestow_lab.simulation.timeline import PlacedRequests
 
 
 class OutcomeState(StrEnum):
@@ -144,6 +146,8 @@ class OutcomeRecorder(Observer):
         self.outcomes: dict[str, PodOutcome] = {}
         self.preemptions: list[StartedPreemption] = []
         self.counts = _Counts()
+        self.placed = PlacedRequests()
+        self._requests: dict[str, Mapping[str, int]] = {}
 
     # -- pods that come and go -----------------------------------------------------------------------------------
 
@@ -160,8 +164,10 @@ class OutcomeRecorder(Observer):
         if outcome is None:
             outcome = self.outcomes[pod.metadata.uid] = outcome_of(pod, 0.0, Origin.CLUSTER)
             outcome.node = pod.spec.node_name
+            self._requests[pod.metadata.uid] = requests_by_spec(pod)
         elif outcome.state is OutcomeState.PENDING:
             self.counts.pending -= 1
+        self._left(pod)
         outcome.state, outcome.ended = OutcomeState.COMPLETED, self._now()
         self._on_change()
 
@@ -170,10 +176,16 @@ class OutcomeRecorder(Observer):
         outcome = self.outcomes.get(pod.metadata.uid)
         if outcome is None:
             outcome = self.outcomes[pod.metadata.uid] = outcome_of(pod, 0.0, Origin.CLUSTER)
+            self._requests[pod.metadata.uid] = requests_by_spec(pod)
         elif outcome.state is OutcomeState.PENDING:
             self.counts.pending -= 1
+        self._left(pod)
         outcome.state, outcome.node, outcome.ended = OutcomeState.PREEMPTED, pod.spec.node_name, self._now()
         self._on_change()
+
+    def _left(self, pod: Pod) -> None:
+        """A pod frees what it requests, if it was placed."""
+        self.placed.add(self._now(), self._requests.pop(pod.metadata.uid, {}), -1)
 
     # -- what the scheduler reports ------------------------------------------------------------------------------
 
@@ -193,6 +205,8 @@ class OutcomeRecorder(Observer):
         if outcome is None:
             return
         outcome.state, outcome.node, outcome.bound, outcome.message = OutcomeState.RUNNING, node_name, self._now(), ""
+        self._requests[queued.info.uid] = queued.info.requests
+        self.placed.add(outcome.bound, queued.info.requests)
         self.counts.pending -= 1
         self._on_change()
 

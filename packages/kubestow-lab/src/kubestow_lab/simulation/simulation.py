@@ -362,6 +362,10 @@ class _Run:
             nodes=self._node_states(self._timeline.amounts(now)),
             timeline=tuple(self._timeline.samples),
             resources=tuple(self._timeline.resources),
+            mean_requested=tuple(
+                amount + self._recorder.placed.mean(name, now)
+                for name, amount in zip(self._timeline.resources, self._timeline.samples[0].requested, strict=True)
+            ),
             api=self._api,
             remarks=tuple(self._remarks(settled)),
             run={

@@ -64,7 +64,8 @@ class Busiest:
 class SimulationResult(Displayed):
     """What happened. ``outcomes`` are in order of arrival, preempted pods of the initial cluster included.
 
-    ``timeline`` has amounts for each of ``resources``; ``run`` has the seed, the virtual seconds, and numbers of
+    ``timeline`` has amounts for each of ``resources``; ``mean_requested`` are the exact means over time of what was
+    requested of them, which samples only approximate. ``run`` has the seed, the virtual seconds, and numbers of
     attempts and preemptions, ``preemptions`` are in order. ``api`` holds the objects of the cluster at the end.
     ``busiest`` is about the sample with most pods, None if the cluster has as many at the end. ``gap`` is that to the
     optimum, if it was searched for. With ``plugin_failures``, it is not the result that the plugins were meant to give.
@@ -76,6 +77,7 @@ class SimulationResult(Displayed):
     nodes: tuple[NodeState, ...]
     timeline: tuple[ClusterSample, ...]
     resources: tuple[str, ...]
+    mean_requested: tuple[float, ...]
     api: MemoryAPI
     run: Mapping[str, Any]
     remarks: tuple[str, ...] = field(default=())
@@ -157,6 +159,7 @@ class SimulationResult(Displayed):
                 "resources": {
                     name: {
                         "requested": last.requested[i],
+                        "meanRequested": round(self.mean_requested[i], 6),
                         "allocatable": last.allocatable[i],
                         "fragmentation": round(last.fragmentation[i], 6),
                     }
@@ -252,12 +255,14 @@ class SimulationResult(Displayed):
         return sum(each.count for each in self.refused)
 
     def _resource_table(self) -> Table:
-        table, last = Table("resource", "requested", "allocatable", "share", "fragmentation"), self.timeline[-1]
+        # Where pods end, the shares at the end may be those of an empty cluster.
+        means = ("mean share",) if self.count(OutcomeState.COMPLETED) else ()
+        last, table = self.timeline[-1], Table("resource", "requested", "allocatable", "share", *means, "fragmentation")
         for i, name in enumerate(self.resources):
             requested, total = last.requested[i], last.allocatable[i]
-            share = f"{requested / total:.1%}" if total else "-"
+            shares = [f"{amount / total:.1%}" if total else "-" for amount in (requested, self.mean_requested[i])]
             amounts = (amount_text(name, requested), amount_text(name, total))
-            table.add(name, *amounts, share, f"{last.fragmentation[i]:.1%}")
+            table.add(name, *amounts, *shares[: 1 + len(means)], f"{last.fragmentation[i]:.1%}")
         return table
 
     def _pending(self, groups: Sequence[UnplacedGroup]) -> Table:

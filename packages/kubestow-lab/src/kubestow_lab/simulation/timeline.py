@@ -7,7 +7,8 @@ all its requests and the number of pods. Fragmentation is the expected share of 
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -98,6 +99,37 @@ class RequestedAmounts:
     time: float
     pods: NDArray[np.int64]
     requested: Mapping[str, NDArray[np.int64]]
+
+
+class PlacedRequests:
+    """What the pods request that were placed and left since the start: the integral over time, without samples.
+
+    An amount that is added at a time counts from then to the end, so a sum of amounts and one of their products with
+    the times suffice.
+    """
+
+    def __init__(self) -> None:
+        self._amounts: defaultdict[str, float] = defaultdict(float)
+        self._moments: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, time: float, requests: Requests, sign: int = 1) -> None:
+        """A pod was placed at a time in seconds, or left, with the sign -1."""
+        for name, amount in requests.items():
+            self._amounts[name] += sign * amount
+            self._moments[name] += sign * amount * time
+
+    def mean(self, name: str, end: float) -> float:
+        """The mean from the start to ``end``, in seconds, of the amount of a resource."""
+        return self._amounts[name] - (self._moments[name] / end if end else 0.0)
+
+
+def mean_over_time(samples: Sequence[ClusterSample], values: Sequence[float]) -> float:
+    """The mean over time of a value of each sample; a sample is valid until the next one."""
+    seconds = samples[-1].time - samples[0].time
+    if not seconds:
+        return float(values[-1])
+    spans = zip(values, itertools.pairwise(samples), strict=False)
+    return sum(value * (following.time - sample.time) for value, (sample, following) in spans) / seconds
 
 
 class Timeline:

@@ -10,7 +10,15 @@ import pytest
 
 from core_tests.engine.input.manifests import arrivals, cluster, node, pod
 from kubestow.errors import InputError
-from kubestow_lab.metrics.energy_and_cost import CarbonIntensities, NodePower, NodePowers, NodePrices, NodeUsage
+from kubestow_lab.metrics.energy_and_cost import (
+    CarbonIntensities,
+    NodePower,
+    NodePowers,
+    NodePrices,
+    NodeUsage,
+    mean_between,
+)
+from kubestow_lab.metrics.run_metrics import metrics_of
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from lab_tests.metrics.test_run_metrics import Object, job
 
@@ -66,6 +74,18 @@ def test_two_namespaces_share_a_node_fairly(tmp_path: Path) -> None:
     values = usage(tmp_path, *pods).metrics()
     assert 0.8 <= values["finishTimeFairness"] <= 1.05  # 400 s in the shared cluster, 400 s on half of it
     assert "energy" not in values
+
+
+def test_means_of_a_run_are_exact_however_few_samples_it_has(tmp_path: Path) -> None:
+    within = cluster(tmp_path, *(node(name, cpu="2") for name in "ab"), pod("old", cpu="1", nodeName="a"))
+    pods = [job(f"p{i}", seconds=10 + 40 * (i % 5) ** 3, cpu=f"{1 + i % 2}") for i in range(20)]
+    found = arrivals(tmp_path, *pods, within=within)
+    result = Simulation(within, found, options=SimulationOptions(samples=2)).run()
+    values, end = metrics_of(result), result.timeline[-1].time
+    times, shares = NodeUsage(within, found, result).requested_over_time("cpu")
+    assert values["meanUtilisation.cpu"] == pytest.approx(mean_between(times, shares, 0.0, end))
+    waits = sum((outcome.bound or 0.0) - outcome.arrived for outcome in result.outcomes)
+    assert values["meanPending"] == pytest.approx(waits / end)
 
 
 def test_integrals_equal_sums_over_steps(tmp_path: Path) -> None:
