@@ -180,6 +180,9 @@ class OutcomeRecorder(Observer):
     def decision_made(self, decision: Decision, seconds: float) -> None:
         self._after_attempt()
 
+    def node_found(self, info: PodInfo) -> None:
+        self._after_attempt()
+
     def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
         self.counts.attempts += 1
         outcome = self.outcomes.get(queued.info.uid)

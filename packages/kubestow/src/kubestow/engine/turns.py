@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 
 from kubestow import config
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.engine.kept_decisions import KeepingSchedulingCycle
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import PodsToActivate
 from kubestow.framework.interface import PreBindPlugin
@@ -322,6 +323,7 @@ class SchedulerInTurns(Scheduler):
     """A scheduler without an event loop, in a simulation. The environment's concurrency are the ``turns``."""
 
     _binding_cycles = BindingsInTurns
+    _scheduling_cycles = KeepingSchedulingCycle
 
     def __init__(
         self,
