@@ -555,6 +555,7 @@ class RunInTurns(_Run):
 
     def _take_step(self) -> None:
         self._next_step = None
+        self._in_turns.begin_arrivals()
         try:
             seconds = next(self._steps_left)
         except StopIteration as end:
@@ -562,6 +563,7 @@ class RunInTurns(_Run):
             self.turns.call_soon(self._in_turns.stop)
         else:
             self._continue_after(seconds)
+        self._in_turns.end_arrivals()
 
     def _continue_after(self, seconds: float) -> None:
         self._next_step = self.turns.continue_after(seconds, self._take_step)

@@ -27,13 +27,12 @@ class KeepingSchedulingCycle(SchedulingCycle):
     async def schedule(self, queued: QueuedPod, start_binding: Callable[[BindingContext], None] | None = None) -> None:
         """Schedule one pod."""
         info = queued.info
-        found = self._find_node(info)
-        if found is None:
+        evaluation = self.known_evaluation(info)
+        node_name = None if evaluation is None else self.find_node(info, evaluation)
+        if evaluation is None or node_name is None:
             await super().schedule(queued, start_binding)
-            return
-        evaluation, node_name = found
-        self._observer.node_found(info)
-        self._assume(queued, evaluation.state(), node_name, start_binding)
+        else:
+            self._assume(queued, evaluation.state(), node_name, start_binding)
 
     async def decide(self, info: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide about a pod by the pipeline, and keep the totals that it has found."""
@@ -44,22 +43,26 @@ class KeepingSchedulingCycle(SchedulingCycle):
                 evaluation.kept_totals = KeptTotals.of(evaluation, info, feasibility, self._cluster)
         return decision
 
-    def _find_node(self, info: PodInfo) -> tuple[Evaluation, str] | None:
-        """The evaluation and the node of a pod; None where the pipeline has to decide."""
+    def known_evaluation(self, info: PodInfo) -> Evaluation | None:
+        """The evaluation of a pod; None unless it has totals that were kept."""
         if info.status.nominated_node_name or self._cluster.has_nominations:
             return None
         try:
             evaluation = self._pipeline.profiles[info.spec.scheduler_name].evaluations.of(info)
         except PluginError:
             return None  # the decision fails with it, too
-        if evaluation.kept_totals is None:
-            return None
+        return None if evaluation.kept_totals is None else evaluation
+
+    def find_node(self, info: PodInfo, evaluation: Evaluation) -> str | None:
+        """The node of a pod by the totals that were kept, reported; None where the pipeline has to decide."""
+        assert evaluation.kept_totals is not None
         try:
             best = evaluation.kept_totals.find_best(info)
-        except PluginError:
+        except PluginError:  # the decision may fail with it, too
             best = None
         if best is None:
             evaluation.kept_totals = None
             return None
         row = int(best[0]) if len(best) == 1 else self._pipeline.ties.choose(self._cluster, best)
-        return evaluation, self._cluster.nodes.names[row]
+        self._observer.node_found(info)
+        return self._cluster.nodes.names[row]

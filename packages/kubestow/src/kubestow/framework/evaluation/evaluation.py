@@ -329,11 +329,24 @@ class Evaluation:
 
         The last cycle must have been filtered.
         """
-        return all(
-            plugin.reserves_only_for_filtered_pods
-            and ((results := self.results.get(plugin)) is None or results.skips_filter)
-            for plugin in self._runtime.plugins.reserve
+        reserving = self._runtime.plugins.reserve
+        return all(plugin.reserves_only_for_filtered_pods and self._skips_filter(plugin) for plugin in reserving)
+
+    def binds_at_once(self) -> bool:
+        """Whether nothing but the binding is left to do once a pod of this shape has a node, from Reserve to PostBind.
+
+        The last cycle must have been filtered.
+        """
+        plugins = self._runtime.plugins
+        has_work = plugins.permit or plugins.post_bind or not self.reserves_nothing()
+        return not has_work and all(
+            plugin.pre_binds_only_filtered_pods and self._skips_filter(plugin) for plugin in plugins.pre_bind
         )
+
+    def _skips_filter(self, plugin: Plugin) -> bool:
+        """Whether a plugin does not apply to the pods, or its PreFilter returned a skip."""
+        results = self.results.get(plugin)
+        return results is None or results.skips_filter
 
     def filters_are_local(self) -> bool:
         """Whether a further pod of this shape changes nothing but the filter results of its own node.

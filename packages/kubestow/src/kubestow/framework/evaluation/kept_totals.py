@@ -40,12 +40,15 @@ class KeptTotals:
         scores: Sequence[tuple[PluginResults, int]],
         unchanging: memoryview[Any],
         invalidation_mask: InvalidationMask,
+        binds_at_once: bool,
     ) -> None:
         self._cluster, self._totals = cluster, totals
         self._filters, self._scores, self._unchanging = filters, scores, unchanging
         #: What changes single rows, and what ends the validity of the totals.
         self._invalidation_mask = invalidation_mask
         self._generation = cluster.change_window.generation
+        #: Whether nothing but the binding is left to do for a pod that has a node.
+        self.binds_at_once = binds_at_once
 
     @classmethod
     def of(cls, evaluation: Evaluation, pod: PodInfo, feasibility: Feasibility, cluster: Cluster) -> KeptTotals | None:
@@ -99,6 +102,7 @@ class KeptTotals:
             scores=scores,
             unchanging=unchanging.data,
             invalidation_mask=InvalidationMask(row_bits, ending_bits),
+            binds_at_once=evaluation.binds_at_once(),
         )
 
     def find_best(self, pod: PodInfo) -> BestRows | None:
