@@ -445,7 +445,10 @@ class SchedulerInTurns(Scheduler):
         if node_name is None:
             return False
         queued = QueuedPod(info, began, attempts=1, attempt_began=began, initial_attempt=began)
-        self._bindings_in_turns.bind(queued, node_name)
+        if self._turns.is_quiet:
+            self._bindings_in_turns.bind(queued, node_name)
+        else:  # the attempt took until other calls are due, which come after the binding
+            self._turns.call_soon(lambda: self._bindings_in_turns.bind(queued, node_name))
         return True
 
     def _schedule_in_turn(self) -> None:
