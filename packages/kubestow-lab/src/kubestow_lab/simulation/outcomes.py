@@ -145,6 +145,11 @@ class OutcomeRecorder(Observer):
         self.preemptions: list[StartedPreemption] = []
         self.counts = _Counts()
 
+    def take_outcomes(self) -> dict[str, PodOutcome]:
+        """The outcomes by uid, which do not change any more: a scheduler that is stopped may end an attempt later."""
+        outcomes, self.outcomes = self.outcomes, {}
+        return outcomes
+
     # -- pods that come and go -----------------------------------------------------------------------------------
 
     def pod_arrived(self, arrival: Arrival) -> None:

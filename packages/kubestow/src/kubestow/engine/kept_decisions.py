@@ -24,6 +24,9 @@ from kubestow.scheduling.queued_pod import QueuedPod
 class KeepingSchedulingCycle(SchedulingCycle):
     """Schedules single pods without extenders, and keeps the totals of nodes."""
 
+    #: Starts a binding cycle in which nothing but the binding is left to do.
+    start_binding_only: Callable[[QueuedPod, str], None]
+
     async def schedule(self, queued: QueuedPod, start_binding: Callable[[BindingContext], None] | None = None) -> None:
         """Schedule one pod."""
         info = queued.info
@@ -31,6 +34,9 @@ class KeepingSchedulingCycle(SchedulingCycle):
         node_name = None if evaluation is None else self.find_node(info, evaluation)
         if evaluation is None or node_name is None:
             await super().schedule(queued, start_binding)
+        elif evaluation.kept_totals is not None and evaluation.kept_totals.binds_at_once and start_binding is None:
+            self._cluster.assume(info, node_name)
+            self.start_binding_only(queued, node_name)
         else:
             self._assume(queued, evaluation.state(), node_name, start_binding)
 

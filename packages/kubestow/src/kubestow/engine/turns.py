@@ -123,8 +123,15 @@ class Turns(Concurrency):
 
         None without a timer, for no seconds.
         """
+
+        def timer_ended() -> None:
+            if self.is_quiet:  # so the call would be the first of the next turn
+                call()
+            else:
+                self._due.append(call)
+
         if seconds > 0:
-            return self.call_later(seconds, lambda: self._due.append(call))
+            return self.call_later(seconds, timer_ended)
         self._due.append(call)
         return None
 
@@ -282,6 +289,16 @@ class BindingsInTurns(BindingCycles[BindingContext]):
         if (named := context.state.own(PodsToActivate)) is not None:
             self._activate(named)
 
+    def start_binding_only(self, queued: QueuedPod, node_name: str) -> None:
+        """Have a pod bound in the next turn for which nothing else is left to do."""
+        self.count += 1
+        self.turns.call_soon(lambda: self._bind_only(queued, node_name))
+
+    def _bind_only(self, queued: QueuedPod, node_name: str) -> None:
+        self._queue.in_flight.done(queued.info.uid)
+        if self.bind(queued, node_name):
+            self.turns.call_soon(self._ended)
+
     def _bind_in_turn(self, context: BindingContext) -> None:
         """The binding cycle of one pod; see :meth:`BindingCycles._run_steps` for the steps."""
         info, node_name, runtime = context.info, context.node_name, context.runtime
@@ -394,6 +411,7 @@ class SchedulerInTurns(Scheduler):
         assert isinstance(wake, TurnWake) and isinstance(bindings, BindingsInTurns)
         self._turn_wake, self._bindings_in_turns = wake, bindings
         bindings.turns = turns
+        self._scheduling_cycle.start_binding_only = bindings.start_binding_only
         if self.longest_pause:
             turns.refuse("a plugin repeats work periodically")
         for reason in unsupported(self.profiles, gates):
