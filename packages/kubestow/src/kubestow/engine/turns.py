@@ -407,6 +407,8 @@ class SchedulerInTurns(Scheduler):
         )
         self._turns = turns
         self._is_stopped = False
+        #: Whether there are times at which pods that were rejected are tried again.
+        self._flushes = math.isfinite(pod_max_in_unschedulable_pods)
         wake, bindings = self._wake, self._ordinary_binding_cycles
         assert isinstance(wake, TurnWake) and isinstance(bindings, BindingsInTurns)
         self._turn_wake, self._bindings_in_turns = wake, bindings
@@ -436,7 +438,8 @@ class SchedulerInTurns(Scheduler):
 
     def begin_arrivals(self) -> None:
         """Pods arrive from now on in this call; the first of them may have its attempt in :meth:`end_arrivals`."""
-        self.handlers.sets_aside = self.queue.is_empty and self._turn_wake.is_awaited and not self._is_stopped
+        is_idle = self.queue.is_empty and self._turn_wake.is_awaited and not self._is_stopped
+        self.handlers.sets_aside = is_idle and not self._flushes
 
     def end_arrivals(self) -> None:
         """Make the attempt of a pod that has arrived alone, or queue it.
@@ -452,7 +455,7 @@ class SchedulerInTurns(Scheduler):
     def _bind_at_once(self, info: PodInfo) -> bool:
         """Bind a new pod to the node that totals which were kept have for it; False if it has to be queued."""
         cycle, queue, began = self._scheduling_cycle, self.queue, self._turns.time()
-        if info.terminating or queue.moves.is_moving or not math.isinf(queue.moves.next_flush()):
+        if info.terminating or queue.moves.is_moving:
             return False
         evaluation = cycle.known_evaluation(info)
         if evaluation is None or evaluation.kept_totals is None or not evaluation.kept_totals.binds_at_once:

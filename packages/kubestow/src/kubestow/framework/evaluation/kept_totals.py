@@ -23,6 +23,9 @@ from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.evaluation.result_cache import PluginResults
 from kubestow.framework.evaluation.row_totals import INFEASIBLE, BestRows, RowTotals
 
+#: With more rows changed than this, an evaluation takes less time.
+_MOST_ROWS = 3 * FEW_ROWS
+
 
 class KeptTotals:
     """Totals of the state of the cluster in which they were made by :meth:`of`, or found last by :meth:`find_best`.
@@ -111,11 +114,11 @@ class KeptTotals:
         None if there is none, or if the totals are no longer known. Raises PluginError, after which they are not.
         """
         window = self._cluster.change_window
-        rows = window.invalid_rows(self._generation, self._invalidation_mask, FEW_ROWS)
+        rows = window.invalid_rows(self._generation, self._invalidation_mask, _MOST_ROWS)
         if rows is None:
             return None
-        if rows:
-            self._update(pod, rows)
+        for start in range(0, len(rows), FEW_ROWS):
+            self._update(pod, rows[start : start + FEW_ROWS] if len(rows) > FEW_ROWS else rows)
         self._generation = window.generation
         best = self._totals.find_best()
         return best if self._totals.has_feasible else None
