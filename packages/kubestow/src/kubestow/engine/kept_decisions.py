@@ -9,6 +9,8 @@ anything else has changed, the pipeline decides.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
@@ -22,19 +24,25 @@ from kubestow.scheduling.queued_pod import QueuedPod
 
 
 class KeepingSchedulingCycle(SchedulingCycle):
-    """Schedules single pods without extenders, and keeps the totals of nodes."""
+    """Schedules single pods without extenders, and keeps the totals of nodes by evaluation."""
 
     #: Starts a binding cycle in which nothing but the binding is left to do.
     start_binding_only: Callable[[QueuedPod, str], None]
 
+    @cached_property
+    def _kept(self) -> WeakKeyDictionary[Evaluation, KeptTotals]:
+        return WeakKeyDictionary()
+
     async def schedule(self, queued: QueuedPod, start_binding: Callable[[BindingContext], None] | None = None) -> None:
         """Schedule one pod."""
         info = queued.info
-        evaluation = self.known_evaluation(info)
-        node_name = None if evaluation is None else self.find_node(info, evaluation)
-        if evaluation is None or node_name is None:
+        known = self.known_totals(info)
+        node_name = None if known is None else self.find_node(info, *known)
+        if known is None or node_name is None:
             await super().schedule(queued, start_binding)
-        elif evaluation.kept_totals is not None and evaluation.kept_totals.binds_at_once and start_binding is None:
+            return
+        evaluation, totals = known
+        if totals.binds_at_once and start_binding is None:
             self._cluster.assume(info, node_name)
             self.start_binding_only(queued, node_name)
         else:
@@ -45,29 +53,29 @@ class KeepingSchedulingCycle(SchedulingCycle):
         decision = await super().decide(info, scope)
         if isinstance(decision, Scheduled) and scope.is_whole and decision.scored_rows is None:
             evaluation, feasibility = decision.evaluation, decision.feasibility
-            if decision.candidate_count > 1:
-                evaluation.kept_totals = KeptTotals.of(evaluation, info, feasibility, self._cluster)
+            if decision.candidate_count > 1 and (totals := KeptTotals.of(evaluation, info, feasibility, self._cluster)):
+                self._kept[evaluation] = totals
         return decision
 
-    def known_evaluation(self, info: PodInfo) -> Evaluation | None:
-        """The evaluation of a pod; None unless it has totals that were kept."""
+    def known_totals(self, info: PodInfo) -> tuple[Evaluation, KeptTotals] | None:
+        """The evaluation of a pod with the totals that were kept; None if there are none, or if they do not hold."""
         if info.status.nominated_node_name or self._cluster.has_nominations:
             return None
         try:
             evaluation = self._pipeline.profiles[info.spec.scheduler_name].evaluations.of(info)
         except PluginError:
             return None  # the decision fails with it, too
-        return None if evaluation.kept_totals is None else evaluation
+        totals = self._kept.get(evaluation)
+        return None if totals is None else (evaluation, totals)
 
-    def find_node(self, info: PodInfo, evaluation: Evaluation) -> str | None:
+    def find_node(self, info: PodInfo, evaluation: Evaluation, totals: KeptTotals) -> str | None:
         """The node of a pod by the totals that were kept, reported; None where the pipeline has to decide."""
-        assert evaluation.kept_totals is not None
         try:
-            best = evaluation.kept_totals.find_best(info)
+            best = totals.find_best(info)
         except PluginError:  # the decision may fail with it, too
             best = None
         if best is None:
-            evaluation.kept_totals = None
+            del self._kept[evaluation]
             return None
         row = int(best[0]) if len(best) == 1 else self._pipeline.ties.choose(self._cluster, best)
         self._observer.node_found(info)

@@ -457,12 +457,12 @@ class SchedulerInTurns(Scheduler):
         cycle, queue, began = self._scheduling_cycle, self.queue, self._turns.time()
         if info.terminating or queue.moves.is_moving:
             return False
-        evaluation = cycle.known_evaluation(info)
-        if evaluation is None or evaluation.kept_totals is None or not evaluation.kept_totals.binds_at_once:
+        known = cycle.known_totals(info)
+        if known is None or not known[1].binds_at_once:
             return False
         if queue.gating.may_gate(info) or self.cluster.placed_pod(info.uid) is not None:
             return False
-        node_name = cycle.find_node(info, evaluation)
+        node_name = cycle.find_node(info, *known)
         if node_name is None:
             return False
         queued = QueuedPod(info, began, attempts=1, attempt_began=began, initial_attempt=began)

@@ -102,6 +102,7 @@ class RankingMachine(RuleBasedStateMachine):
         self.profile_under_test = self.harness.profiles["default-scheduler"]
         self.seed = 0
         self.placed: list[str] = []
+        self.totals: dict[Evaluation, KeptTotals | None] = {}
         for number in range(36):  # row by row up to an eighth of them
             self.node_is_added_or_updated(number, 1 + number % 4, number < 6, number // 30, False)
 
@@ -182,7 +183,7 @@ class RankingMachine(RuleBasedStateMachine):
             self.profile_under_test.evaluations.of(info),
             fresh(self.profile_under_test, self.cluster, info),
         )
-        known = kept.kept_totals if not self.cluster.has_nominations else None
+        known = None if self.cluster.has_nominations else self.totals.get(kept)
         known_best = None if known is None else known.find_best(info)
         every_node = np.ones(len(self.cluster.nodes), np.bool_)  # a scope, for which nothing is kept
         found, expected = kept.find_feasible(info), whole.find_feasible(info, every_node)
@@ -196,7 +197,7 @@ class RankingMachine(RuleBasedStateMachine):
         else:
             assert known_best is None
         if known_best is None:
-            kept.kept_totals = KeptTotals.of(kept, info, found, self.cluster) if expected.count else None
+            self.totals[kept] = KeptTotals.of(kept, info, found, self.cluster) if expected.count else None
 
     @invariant()
     def kept_results_equal_those_computed_anew(self) -> None:

@@ -20,7 +20,7 @@ which rows have changed. Both hold for cycles in which all nodes are candidates 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,9 +44,6 @@ from kubestow.framework.evaluation.row_totals import INFEASIBLE, BestRows, RowTo
 from kubestow.framework.interface import Plugin, PreFilterResult
 from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
-
-if TYPE_CHECKING:
-    from kubestow.framework.evaluation.kept_totals import KeptTotals
 
 
 class Plan:
@@ -305,8 +302,6 @@ class Evaluation:
         self._pre_filters_called = 0
         #: How many times PreFilter has run, for any pods of the group. Each run replaces the uncached results.
         self.run_count = 0
-        #: The totals that an engine has kept for the pods of the group (:mod:`.kept_totals`).
-        self.kept_totals: KeptTotals | None = None
 
     def state(self) -> CycleState:
         """A cycle state that reads what the plugins have prepared in this cycle, and keeps later writes to itself."""
