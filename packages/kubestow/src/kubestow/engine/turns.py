@@ -123,15 +123,8 @@ class Turns(Concurrency):
 
         None without a timer, for no seconds.
         """
-
-        def timer_ended() -> None:
-            if self.is_quiet:  # so the call would be the first of the next turn
-                call()
-            else:
-                self._due.append(call)
-
         if seconds > 0:
-            return self.call_later(seconds, timer_ended)
+            return self.call_later(seconds, lambda: self._due.append(call))
         self._due.append(call)
         return None
 
@@ -141,10 +134,15 @@ class Turns(Concurrency):
             heapq.heappop(self._timers)
         return self._now if self._due else self._timers[0] if self._timers else math.inf
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no further call is due now."""
-        return not self._due and not (self._timers and self._timers[0] < self._now + _CLOCK_RESOLUTION)
+    def skip_turn(self) -> bool:
+        """Make a turn in which no call is due; False if there is one.
+
+        As any turn, it drops the timers that are cancelled: the order of equal times depends on when that is done.
+        """
+        timers = self._timers
+        while timers and timers[0].is_cancelled:
+            heapq.heappop(timers)
+        return not self._due and not (timers and timers[0] < self._now + _CLOCK_RESOLUTION)
 
     def turn(self) -> None:
         """Make the calls that are due; if there are none, let time pass to the next timer first.
@@ -448,7 +446,7 @@ class SchedulerInTurns(Scheduler):
         now, without the queue: so is it for most pods of a trace, whose times differ.
         """
         info = self.handlers.aside
-        if info is not None and self._turns.is_quiet and self._bind_at_once(info):
+        if info is not None and self._turns.skip_turn() and self._bind_at_once(info):
             self.handlers.aside = None
         self.handlers.queue_aside()
 
@@ -466,7 +464,7 @@ class SchedulerInTurns(Scheduler):
         if node_name is None:
             return False
         queued = QueuedPod(info, began, attempts=1, attempt_began=began, initial_attempt=began)
-        if self._turns.is_quiet:
+        if self._turns.skip_turn():
             self._bindings_in_turns.bind(queued, node_name)
         else:  # the attempt took until other calls are due, which come after the binding
             self._turns.call_soon(lambda: self._bindings_in_turns.bind(queued, node_name))
