@@ -2,7 +2,7 @@
 
 The first pod of a group is decided about by the pipeline. While only single nodes change after that, those of its
 copies follow from :class:`~kubestow.framework.evaluation.kept_totals.KeptTotals`: the same nodes, with the same random
-choices, without what a decision tells an observer, an explanation or a failure handler. Where no node is feasible, or
+choices, without what a decision has for an observer, an explanation or a failure handler. Where no node is feasible, or
 anything else has changed, the pipeline decides.
 """
 
