@@ -28,16 +28,24 @@ _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 
 class RandomWorkload:
-    """A cluster that is too small for what arrives: pods of few shapes and priorities, which come and go."""
+    """A cluster that is or becomes too small for what arrives: pods of few shapes and priorities, which come and go.
+
+    Half of the clusters have a few nodes, which are full soon. Of the others most pods find a node at once.
+    """
 
     def __init__(self, seed: int) -> None:
         self._random = random = Random(seed)
+        is_large = random.random() < 0.5
+        soft = () if is_large and random.random() < 0.7 else ("soft=x:PreferNoSchedule",)
+        self._taints: tuple[tuple[str, ...], ...] = ((), (), (), ("dedicated=x:NoSchedule",), soft)
+        self._requests = ("100m", "200m", "500m", "1") if is_large else ("100m", "500m", "1", "2", "8")
         self._shapes = [self._shape(number) for number in range(random.randint(2, 6))]
-        nodes = [self._node(number) for number in range(random.randint(2, 9))]
+        nodes = [self._node(number) for number in range(random.randint(16, 60) if is_large else random.randint(2, 9))]
         placed = [self._placed(number, random.choice(nodes).metadata.name) for number in range(random.randint(0, 9))]
         pending = [msgspec.convert(self._pod(f"early-{n}"), Pod) for n in range(random.randint(0, 3))]
         self.cluster = ClusterObjects.of(nodes, [*placed, *pending], list(self._objects()))
-        times = sorted(random.choice((0.0, 1.0, random.uniform(0, 60))) for _ in range(random.randint(3, 50)))
+        count, some = (random.randint(30, 200), 3) if is_large else (random.randint(3, 50), 1)
+        times = sorted(random.choice((0.0, 1.0, *(random.uniform(0, 60) for _ in range(some)))) for _ in range(count))
         durations = (None, None, 0.0, 1.0, 5.0, random.uniform(0, 30), 2 * 86400.0)
         self.arrivals = Arrivals(
             [Arrival(self._pod(f"pod-{n}"), time, random.choice(durations), {}) for n, time in enumerate(times)]
@@ -68,7 +76,7 @@ class RandomWorkload:
 
     def _node(self, number: int) -> Node:
         random = self._random
-        taints = random.choice(((), (), (), ("dedicated=x:NoSchedule",), ("soft=x:PreferNoSchedule",)))
+        taints = random.choice(self._taints)
         return builders.node(
             f"node-{number}",
             zone=f"zone-{number % 3}",
@@ -84,7 +92,7 @@ class RandomWorkload:
         term = {"labelSelector": {"matchLabels": labels}, "topologyKey": random.choice((_ZONE, _HOST))}
         shape: dict[str, Any] = {
             "labels": labels,
-            "cpu": random.choice(("100m", "500m", "1", "2", "8")),
+            "cpu": random.choice(self._requests),
             "memory": random.choice((None, "1Gi", "4Gi")),
             "priority": random.choice((0, 0, 10, 100)),
         }

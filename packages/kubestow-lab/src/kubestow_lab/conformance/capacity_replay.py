@@ -19,7 +19,7 @@ from kubestow.api.meta import convert
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
-from kubestow.framework.evaluation.evaluation import BestRows
+from kubestow.framework.evaluation.row_totals import BestRows
 from kubestow.framework.profile import Registry
 from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED

@@ -149,6 +149,11 @@ class OutcomeRecorder(Observer):
         self.placed = PlacedRequests()
         self._requests: dict[str, Mapping[str, int]] = {}
 
+    def take_outcomes(self) -> dict[str, PodOutcome]:
+        """The outcomes by uid, which do not change any more: a scheduler that is stopped may end an attempt later."""
+        outcomes, self.outcomes = self.outcomes, {}
+        return outcomes
+
     # -- pods that come and go -----------------------------------------------------------------------------------
 
     def pod_arrived(self, arrival: Arrival) -> None:
@@ -190,6 +195,9 @@ class OutcomeRecorder(Observer):
     # -- what the scheduler reports ------------------------------------------------------------------------------
 
     def decision_made(self, decision: Decision, seconds: float) -> None:
+        self._after_attempt()
+
+    def node_found(self, info: PodInfo) -> None:
         self._after_attempt()
 
     def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:

@@ -44,7 +44,7 @@ from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.drivers import needs_event_loop
 from kubestow_lab.simulation.job_controller import JobController
 from kubestow_lab.simulation.node_metrics import Measurements
-from kubestow_lab.simulation.outcomes import OutcomeRecorder, OutcomeState
+from kubestow_lab.simulation.outcomes import OutcomeRecorder, OutcomeState, PodOutcome
 from kubestow_lab.simulation.plugin_failures import collect_failures, hold_back_records
 from kubestow_lab.simulation.simulated_cluster import ArrivalListener, SimulatedCluster
 from kubestow_lab.simulation.simulation_result import Busiest, NodeState, SimulationResult
@@ -351,7 +351,7 @@ class _Run:
         now = self._time.time()
         self._report_progress()
         self._timeline.sample(now)
-        outcomes = self._recorder.outcomes
+        outcomes = self._recorder.take_outcomes()
         for uid, outcome in outcomes.items():
             if outcome.state is OutcomeState.PENDING and not outcome.message:
                 outcome.message = self._why_untried(uid)
@@ -367,7 +367,7 @@ class _Run:
                 for name, amount in zip(self._timeline.resources, self._timeline.samples[0].requested, strict=True)
             ),
             api=self._api,
-            remarks=tuple(self._remarks(settled)),
+            remarks=tuple(self._remarks(outcomes.values(), settled)),
             run={
                 "emulatedVersion": str(self._simulation.gates.minor),
                 **({"serverVersion": server} if (server := self._simulation.cluster.server_version) else {}),
@@ -425,7 +425,7 @@ class _Run:
             return None
         return Busiest(busiest.time, self._node_states(busiest))
 
-    def _remarks(self, settled: bool) -> Iterable[str]:
+    def _remarks(self, outcomes: Iterable[PodOutcome], settled: bool) -> Iterable[str]:
         configuration = self._simulation.configuration
         assert isinstance(configuration, config.KubeSchedulerConfiguration)
         if configuration.extenders:
@@ -443,7 +443,7 @@ class _Run:
             yield f"{url} was not asked for measurements; {stand_in}"
         if not settled:
             yield f"the scheduler was still busy {_MAX_IDLE:.0f} s after the last pod came or went"
-        unreplaced = [o for o in self._recorder.outcomes.values() if o.state is OutcomeState.PREEMPTED and not o.owner]
+        unreplaced = [o for o in outcomes if o.state is OutcomeState.PREEMPTED and not o.owner]
         if unreplaced:
             pods = counted(len(unreplaced), "preempted pod was", "preempted pods were")
             yield f"{pods} not created anew, for want of a controller"
@@ -559,6 +559,7 @@ class RunInTurns(_Run):
 
     def _take_step(self) -> None:
         self._next_step = None
+        self._in_turns.begin_arrivals()
         try:
             seconds = next(self._steps_left)
         except StopIteration as end:
@@ -566,6 +567,7 @@ class RunInTurns(_Run):
             self.turns.call_soon(self._in_turns.stop)
         else:
             self._continue_after(seconds)
+        self._in_turns.end_arrivals()
 
     def _continue_after(self, seconds: float) -> None:
         self._next_step = self.turns.continue_after(seconds, self._take_step)

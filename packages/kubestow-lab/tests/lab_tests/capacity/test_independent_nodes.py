@@ -14,7 +14,7 @@ from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.framework.evaluation.evaluation import BestRows
+from kubestow.framework.evaluation.row_totals import BestRows
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline

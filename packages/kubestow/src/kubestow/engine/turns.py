@@ -21,6 +21,8 @@ from typing import Any, TypeVar, cast
 
 from kubestow import config
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.kept_decisions import KeepingSchedulingCycle
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import PodsToActivate
 from kubestow.framework.interface import PreBindPlugin
@@ -31,9 +33,11 @@ from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles
 from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.environment import Concurrency, Environment
+from kubestow.scheduling.events.handlers import EventHandlers
 from kubestow.scheduling.interfaces import Subscriber, reference
 from kubestow.scheduling.observer import Result
 from kubestow.scheduling.queue.budget import ATTEMPT_BUDGET
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -129,6 +133,16 @@ class Turns(Concurrency):
         while self._timers and self._timers[0].is_cancelled:
             heapq.heappop(self._timers)
         return self._now if self._due else self._timers[0] if self._timers else math.inf
+
+    def skip_turn(self) -> bool:
+        """Make a turn in which no call is due; False if there is one.
+
+        As any turn, it drops the timers that are cancelled: the order of equal times depends on when that is done.
+        """
+        timers = self._timers
+        while timers and timers[0].is_cancelled:
+            heapq.heappop(timers)
+        return not self._due and not (timers and timers[0] < self._now + _CLOCK_RESOLUTION)
 
     def turn(self) -> None:
         """Make the calls that are due; if there are none, let time pass to the next timer first.
@@ -242,6 +256,11 @@ class TurnWake:
         """Have the next call wait."""
         self.is_set = False
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a call is made once it is set."""
+        return self._waiting is not None
+
     def call_when_set(self, call: Callable[[], object]) -> None:
         """Make a call in the turn after it has been set."""
         self._waiting = call
@@ -268,6 +287,16 @@ class BindingsInTurns(BindingCycles[BindingContext]):
         if (named := context.state.own(PodsToActivate)) is not None:
             self._activate(named)
 
+    def start_binding_only(self, queued: QueuedPod, node_name: str) -> None:
+        """Have a pod bound in the next turn for which nothing else is left to do."""
+        self.count += 1
+        self.turns.call_soon(lambda: self._bind_only(queued, node_name))
+
+    def _bind_only(self, queued: QueuedPod, node_name: str) -> None:
+        self._queue.in_flight.done(queued.info.uid)
+        if self.bind(queued, node_name):
+            self.turns.call_soon(self._ended)
+
     def _bind_in_turn(self, context: BindingContext) -> None:
         """The binding cycle of one pod; see :meth:`BindingCycles._run_steps` for the steps."""
         info, node_name, runtime = context.info, context.node_name, context.runtime
@@ -277,20 +306,26 @@ class BindingsInTurns(BindingCycles[BindingContext]):
             self.turns.refuse("a PreBind plugin has work to do")
             return
         self._queue.in_flight.done(info.uid)
-        try:
-            run_synchronously(self._api.bind(reference(info), node_name))
-        except APIError as error:
-            self.turns.refuse(f"a binding failed: {error}")
+        if not self.bind(context.queued, node_name):
             return
-        queued, now = context.queued, self._clock.monotonic()
-        self._observer.attempt_ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
-        first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
-        self._observer.pod_bound(queued, node_name, now - first)
         if runtime.plugins.post_bind:
             run_synchronously(runtime.run_post_bind_plugins(context.state, info, node_name))
         if (named := context.state.own(PodsToActivate)) is not None:
             self._activate(named)
         self.turns.call_soon(self._ended)
+
+    def bind(self, queued: QueuedPod, node_name: str) -> bool:
+        """Bind a pod and report it; False after a refusal."""
+        try:
+            run_synchronously(self._api.bind(reference(queued.info), node_name))
+        except APIError as error:
+            self.turns.refuse(f"a binding failed: {error}")
+            return False
+        now = self._clock.monotonic()
+        self._observer.attempt_ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
+        first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
+        self._observer.pod_bound(queued, node_name, now - first)
+        return True
 
     def _ended(self) -> None:
         """A task leaves the running ones in the turn after its end."""
@@ -318,10 +353,36 @@ def unsupported(profiles: Mapping[str, Profile], gates: config.FeatureGates) -> 
                 yield f"a PreBind plugin has work to do for every pod: {plugin.name}"
 
 
+class EventHandlersInTurns(EventHandlers):
+    """Event handlers that can set a pod aside, before it is queued."""
+
+    #: Whether the next pod that needs a node is set aside.
+    sets_aside = False
+    #: The pod that has been set aside.
+    aside: PodInfo | None = None
+
+    def _enqueue(self, info: PodInfo) -> None:
+        if self.sets_aside and self.aside is None:
+            self.aside = info
+            return
+        self.queue_aside()
+        super()._enqueue(info)
+
+    def queue_aside(self) -> None:
+        """Queue the pod that has been set aside, if there is one, and set none aside any more."""
+        self.sets_aside, info, self.aside = False, self.aside, None
+        if info is not None:
+            super()._enqueue(info)
+
+
 class SchedulerInTurns(Scheduler):
     """A scheduler without an event loop, in a simulation. The environment's concurrency are the ``turns``."""
 
     _binding_cycles = BindingsInTurns
+    _scheduling_cycles = KeepingSchedulingCycle
+    _event_handlers = EventHandlersInTurns
+    handlers: EventHandlersInTurns
+    _scheduling_cycle: KeepingSchedulingCycle
 
     def __init__(
         self,
@@ -344,10 +405,13 @@ class SchedulerInTurns(Scheduler):
         )
         self._turns = turns
         self._is_stopped = False
+        #: Whether there are times at which pods that were rejected are tried again.
+        self._flushes = math.isfinite(pod_max_in_unschedulable_pods)
         wake, bindings = self._wake, self._ordinary_binding_cycles
         assert isinstance(wake, TurnWake) and isinstance(bindings, BindingsInTurns)
         self._turn_wake, self._bindings_in_turns = wake, bindings
         bindings.turns = turns
+        self._scheduling_cycle.start_binding_only = bindings.start_binding_only
         if self.longest_pause:
             turns.refuse("a plugin repeats work periodically")
         for reason in unsupported(self.profiles, gates):
@@ -367,6 +431,44 @@ class SchedulerInTurns(Scheduler):
         """Begin no further attempt; bindings and evictions in progress go on."""
         self._is_stopped = True
         self._alarm.cancel()
+
+    # -- pods that arrive alone --------------------------------------------------------------------------------------
+
+    def begin_arrivals(self) -> None:
+        """Pods arrive from now on in this call; the first of them may have its attempt in :meth:`end_arrivals`."""
+        is_idle = self.queue.is_empty and self._turn_wake.is_awaited and not self._is_stopped
+        self.handlers.sets_aside = is_idle and not self._flushes
+
+    def end_arrivals(self) -> None:
+        """Make the attempt of a pod that has arrived alone, or queue it.
+
+        An attempt and a binding are made in the next two turns. Where nothing else would happen in these, both are made
+        now, without the queue: so is it for most pods of a trace, whose times differ.
+        """
+        info = self.handlers.aside
+        if info is not None and self._turns.skip_turn() and self._bind_at_once(info):
+            self.handlers.aside = None
+        self.handlers.queue_aside()
+
+    def _bind_at_once(self, info: PodInfo) -> bool:
+        """Bind a new pod to the node that totals which were kept have for it; False if it has to be queued."""
+        cycle, queue, began = self._scheduling_cycle, self.queue, self._turns.time()
+        if info.terminating or queue.moves.is_moving:
+            return False
+        known = cycle.known_totals(info)
+        if known is None or not known[1].binds_at_once:
+            return False
+        if queue.gating.may_gate(info) or self.cluster.placed_pod(info.uid) is not None:
+            return False
+        node_name = cycle.find_node(info, *known)
+        if node_name is None:
+            return False
+        queued = QueuedPod(info, began, attempts=1, attempt_began=began, initial_attempt=began)
+        if self._turns.skip_turn():
+            self._bindings_in_turns.bind(queued, node_name)
+        else:  # the attempt took until other calls are due, which come after the binding
+            self._turns.call_soon(lambda: self._bindings_in_turns.bind(queued, node_name))
+        return True
 
     def _schedule_in_turn(self) -> None:
         while not self._is_stopped:

@@ -484,6 +484,9 @@ class PreBindPlugin(Plugin):
 
     #: Whether :meth:`pre_bind` may run concurrently with adjacent plugins that allow it, too.
     parallel: ClassVar[bool] = False
+    #: Whether there is work only for pods that the plugin filters too: never for those that it does not apply to, or
+    #: whose PreFilter returns a skip.
+    pre_binds_only_filtered_pods: ClassVar[bool] = False
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """SUCCESS when there is work to do, SKIP when there is none."""

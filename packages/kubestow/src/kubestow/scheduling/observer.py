@@ -90,6 +90,9 @@ class Observer:
         victims of a gang are found, are not reported.
         """
 
+    def node_found(self, info: PodInfo) -> None:
+        """A node was found for a pod without a decision to report, by an engine that keeps the totals of nodes."""
+
     def binding_started(self, info: PodInfo) -> None:
         """The binding cycle of a pod begins, in its own task."""
 

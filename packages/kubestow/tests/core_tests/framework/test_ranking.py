@@ -19,6 +19,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
+from kubestow.framework.evaluation.kept_totals import KeptTotals
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import ScorePlugin, Scores, normalized
 from kubestow.framework.profile import Profile
@@ -101,6 +102,7 @@ class RankingMachine(RuleBasedStateMachine):
         self.profile_under_test = self.harness.profiles["default-scheduler"]
         self.seed = 0
         self.placed: list[str] = []
+        self.totals: dict[Evaluation, KeptTotals | None] = {}
         for number in range(36):  # row by row up to an eighth of them
             self.node_is_added_or_updated(number, 1 + number % 4, number < 6, number // 30, False)
 
@@ -181,6 +183,8 @@ class RankingMachine(RuleBasedStateMachine):
             self.profile_under_test.evaluations.of(info),
             fresh(self.profile_under_test, self.cluster, info),
         )
+        known = None if self.cluster.has_nominations else self.totals.get(kept)
+        known_best = None if known is None else known.find_best(info)
         every_node = np.ones(len(self.cluster.nodes), np.bool_)  # a scope, for which nothing is kept
         found, expected = kept.find_feasible(info), whole.find_feasible(info, every_node)
         assert (found.count, found.passing.tolist()) == (expected.count, expected.passing.tolist())
@@ -189,6 +193,11 @@ class RankingMachine(RuleBasedStateMachine):
             totals = whole.compute_totals(info, expected.rows)
             best = Nodes(self.cluster.nodes, expected.rows).row_numbers[totals == totals.max()]
             assert kept.find_best(info, found).tolist() == best.tolist()
+            assert known_best is None or known_best.tolist() == best.tolist()
+        else:
+            assert known_best is None
+        if known_best is None:
+            self.totals[kept] = KeptTotals.of(kept, info, found, self.cluster) if expected.count else None
 
     @invariant()
     def kept_results_equal_those_computed_anew(self) -> None:

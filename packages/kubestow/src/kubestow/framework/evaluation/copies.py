@@ -19,11 +19,9 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.evaluation.feasibility import Counts, PodCapacity
 from kubestow.framework.evaluation.result_cache import PluginResults
+from kubestow.framework.evaluation.row_totals import INFEASIBLE
 
 Int64s = NDArray[np.int64]
-
-#: Lower than the total of any feasible row.
-_INFEASIBLE = int(np.iinfo(np.int64).min)
 
 
 class CopyTotals:
@@ -98,7 +96,7 @@ class CopyTotals:
             cluster,
             copies,
             capacity=capacity,
-            first=np.where(capacity > 0, first + unchanging, _INFEASIBLE),
+            first=np.where(capacity > 0, first + unchanging, INFEASIBLE),
             unchanging=unchanging,
             changing=changing,
             normalizing=normalizing,
@@ -122,7 +120,7 @@ class CopyTotals:
                 return chosen
             added[position] += 1
             before, sums[position] = sums[position], self._with(added[position])[row]
-            if self._normalizing and sums[position] == _INFEASIBLE:
+            if self._normalizing and sums[position] == INFEASIBLE:
                 totals = self._totals(rows, sums)
             elif self._normalizing:
                 totals[position] += sums[position] - before
@@ -131,7 +129,7 @@ class CopyTotals:
         """The totals of some rows, given their weighted sums of what is not normalized; these if nothing is."""
         if not self._normalizing:
             return sums
-        totals, positions = sums.copy(), np.flatnonzero(sums != _INFEASIBLE)
+        totals, positions = sums.copy(), np.flatnonzero(sums != INFEASIBLE)
         feasible = Nodes(self._cluster.nodes, rows[positions])
         for results, weight, scores in self._normalizing:
             totals[positions] += results.normalize(self._pod, scores[feasible.rows], feasible) * weight
@@ -144,7 +142,7 @@ class CopyTotals:
         return self._sums[number]
 
     def _compute(self, number: int) -> Int64s:
-        sums = np.full(len(self._unchanging), _INFEASIBLE)
+        sums = np.full(len(self._unchanging), INFEASIBLE)
         rows = np.flatnonzero(self.capacity > number)
         if len(rows):
             nodes = self._copies.with_copies(Nodes(self._cluster.nodes, rows), np.full(len(rows), number))

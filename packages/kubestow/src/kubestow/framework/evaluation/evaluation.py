@@ -19,10 +19,8 @@ which rows have changed. Both hold for cycles in which all nodes are candidates 
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +40,7 @@ from kubestow.framework.evaluation.feasibility import (
     over_all_rows,
 )
 from kubestow.framework.evaluation.result_cache import BoundPlugin, PluginResults
+from kubestow.framework.evaluation.row_totals import INFEASIBLE, BestRows, RowTotals
 from kubestow.framework.interface import Plugin, PreFilterResult
 from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
@@ -82,13 +81,6 @@ def _joined(bound_plugins: Iterable[BoundPlugin]) -> InvalidationMask:
     for bound in bound_plugins:
         joined |= bound.invalidation_mask
     return joined
-
-
-BestRows: TypeAlias = "NDArray[np.intp] | array[int]"
-"""The rows with the highest total, in order, as 64-bit integers."""
-
-#: The total of rows that are not feasible. Weights may be negative, and so may totals.
-_INFEASIBLE = int(np.iinfo(np.int64).min)
 
 
 class FeasibleRows:
@@ -181,12 +173,8 @@ class Ranking:
         self._generation = NEVER
         #: What the normalizing plugins contribute, int64; None if it is the same for all feasible nodes.
         self._normalized: NDArray[np.int64] | None = None
-        #: The total of each row, int64, without what is the same for all feasible nodes.
-        self.totals: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._entries = self.totals.data
-        #: The highest total and the rows that have it; None when they have to be searched for.
-        self._highest = _INFEASIBLE
-        self._best: BestRows | None = None
+        #: The totals without what is the same for all feasible nodes.
+        self.totals = RowTotals()
 
     def update(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility) -> None:
         """Take over the raw scores of the plugins, which have to be up to date. Raises PluginError."""
@@ -195,47 +183,23 @@ class Ranking:
         self._sums.update(cluster, before, rows)
         if self._normalize(cluster, pod, feasibility, before) or rows is None:
             sums = self._sums.sums
-            self.totals = sums.copy() if self._normalized is None else sums + self._normalized
+            totals = sums.copy() if self._normalized is None else sums + self._normalized
             if feasibility.count < len(sums):
-                np.copyto(self.totals, _INFEASIBLE, where=~feasibility.passing)
-            self._entries = self.totals.data
-            self._best = None
+                np.copyto(totals, INFEASIBLE, where=~feasibility.passing)
+            self.totals.replace(totals)
         else:
-            passing, summed, totals = feasibility.passing.data, self._sums.entries, self._entries
-            normalized = None if self._normalized is None else self._normalized.data
-            for row in rows:
-                total = _INFEASIBLE
-                if passing[row]:
-                    total = summed[row] if normalized is None else summed[row] + normalized[row]
-                earlier = totals[row]
-                if total != earlier:
-                    totals[row] = total
-                    if self._best is not None and (total >= self._highest or earlier == self._highest):
-                        self._best = self._best_after(self._best, row, total)
+            passing, summed = feasibility.passing.data, self._sums.entries
+            if self._normalized is None:
+                changed = [summed[row] if passing[row] else INFEASIBLE for row in rows]
+            else:
+                normalized = self._normalized.data
+                changed = [summed[row] + normalized[row] if passing[row] else INFEASIBLE for row in rows]
+            self.totals.update(rows, changed)
         self._generation = cluster.change_window.generation
-
-    def _best_after(self, best: BestRows, row: int, total: int) -> BestRows | None:
-        """The best rows after the total of a row has changed: it was the highest one, or is now."""
-        if total > self._highest:
-            self._highest = total
-            return array("q", (row,))
-        if total < self._highest and len(best) == 1:
-            return None
-        if not isinstance(best, array):  # which takes less time to change
-            best = array("q", best.tobytes())
-        position = bisect_left(best, row)
-        if total == self._highest:
-            best.insert(position, row)
-        else:
-            del best[position]
-        return best
 
     def find_best(self) -> BestRows:
         """The rows with the highest total, in order; valid until the next update."""
-        if self._best is None:
-            self._highest = self.totals.item(self.totals.argmax())
-            self._best = np.equal(self.totals, self._highest).nonzero()[0]
-        return self._best
+        return self.totals.find_best()
 
     def _normalize(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility, before: Generation) -> bool:
         """Bring the normalized scores up to date; whether any may have changed since a generation."""
@@ -254,7 +218,7 @@ class Ranking:
         if (
             self._normalized is not None
             and not cluster.change_window.bits(before) & self._normalizing_bits
-            and np.array_equal(self.totals != _INFEASIBLE, feasibility.passing)
+            and np.array_equal(self.totals.values != INFEASIBLE, feasibility.passing)
         ):
             return False
         rows = feasibility.rows
@@ -358,11 +322,24 @@ class Evaluation:
 
         The last cycle must have been filtered.
         """
-        return all(
-            plugin.reserves_only_for_filtered_pods
-            and ((results := self.results.get(plugin)) is None or results.skips_filter)
-            for plugin in self._runtime.plugins.reserve
+        reserving = self._runtime.plugins.reserve
+        return all(plugin.reserves_only_for_filtered_pods and self._skips_filter(plugin) for plugin in reserving)
+
+    def binds_at_once(self) -> bool:
+        """Whether nothing but the binding is left to do once a pod of this shape has a node, from Reserve to PostBind.
+
+        The last cycle must have been filtered.
+        """
+        plugins = self._runtime.plugins
+        has_work = plugins.permit or plugins.post_bind or not self.reserves_nothing()
+        return not has_work and all(
+            plugin.pre_binds_only_filtered_pods and self._skips_filter(plugin) for plugin in plugins.pre_bind
         )
+
+    def _skips_filter(self, plugin: Plugin) -> bool:
+        """Whether a plugin does not apply to the pods, or its PreFilter returned a skip."""
+        results = self.results.get(plugin)
+        return results is None or results.skips_filter
 
     def filters_are_local(self) -> bool:
         """Whether a further pod of this shape changes nothing but the filter results of its own node.
@@ -597,7 +574,9 @@ class Evaluation:
     def find_totals(self, pod: PodInfo, feasibility: Feasibility) -> NDArray[np.int64]:
         """The totals of the feasible rows, int64, which may all lack the same amount. Raises PluginError."""
         ranking = self._updated_ranking(pod, feasibility)
-        return self.compute_totals(pod, feasibility.rows) if ranking is None else ranking.totals[feasibility.rows]
+        return (
+            self.compute_totals(pod, feasibility.rows) if ranking is None else ranking.totals.values[feasibility.rows]
+        )
 
     def _updated_ranking(self, pod: PodInfo, feasibility: Feasibility) -> Ranking | None:
         """The ranking of the feasible rows; None where their totals have to be computed. Raises PluginError."""

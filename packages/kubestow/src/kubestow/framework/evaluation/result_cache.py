@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.changes.journal import ANY_CHANGE, FEW_ROWS, NEVER, RESULT_CHANGES, InvalidationMask
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRows, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import invalidation_mask
@@ -188,15 +188,18 @@ class PluginResults:
             self._set_verdict(None if self.skips_filter else self.run_filter(pod, cluster.all_nodes()))
         elif rows and not self.skips_filter:
             if len(rows) <= bound.most_filtered_rows and verdict is not None and passes is not None:
-                assert bound.filter_plugin is not None
-                nodes = cluster.few_nodes(rows)
-                keys = bound.runtime.run_filter_plugin_on_rows(bound.filter_plugin, self.state, pod, nodes)
-                for row, key in zip(rows, keys, strict=True):
+                for row, key in zip(rows, self.filter_few(pod, cluster.few_nodes(rows)), strict=True):
                     if key or not passes[row]:
                         verdict.keys[row], passes[row] = key, not key
             else:
                 self._filter_some(cluster, pod, rows)
         self._filtered, self.filter_refresh_bits = generation, self._invalidating_bits
+
+    def filter_few(self, pod: PodInfo, nodes: NodeRows) -> list[int]:
+        """The keys of Filter for a few rows, for which it has a form of its own. Raises PluginError."""
+        plugin = self.bound_plugin.filter_plugin
+        assert plugin is not None
+        return self.bound_plugin.runtime.run_filter_plugin_on_rows(plugin, self.state, pod, nodes)
 
     def run_filter(self, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Run the filter on some nodes, real or hypothetical, without the cache; None when all pass."""
@@ -237,13 +240,7 @@ class PluginResults:
             self.scores_are_zero = self.scores is not None and not np.count_nonzero(self.scores)
             self.normalized_zero = None
         elif rows and entries is not None and len(rows) <= bound.most_scored_rows:
-            plugin = bound.score_plugin
-            assert plugin is not None
-            nodes = cluster.few_nodes(rows)
-            new_scores = bound.runtime.run_score_plugin_on_rows(plugin, self.state, pod, nodes)
-            if not (bound.normalizes or 0 <= min(new_scores) <= max(new_scores) <= MAX_SCORE):
-                culprit = next(score for score in new_scores if not 0 <= score <= MAX_SCORE)
-                raise out_of_range(plugin, "Score", culprit)
+            new_scores = self.score_few(pod, cluster.few_nodes(rows))
             for row, score in zip(rows, new_scores, strict=True):
                 entries[row] = score
             self.scores_are_zero = self.scores_are_zero and not any(new_scores)
@@ -252,6 +249,17 @@ class PluginResults:
             replaced = scores[some.rows] = self._run_score(pod, some)
             self.scores_are_zero = self.scores_are_zero and not replaced.any()
         self._scored, self.score_refresh_bits = window.generation, self._invalidating_bits
+
+    def score_few(self, pod: PodInfo, nodes: NodeRows) -> list[int]:
+        """The raw scores of a few rows, at least one, for which Score has a form of its own. Raises PluginError."""
+        bound = self.bound_plugin
+        plugin = bound.score_plugin
+        assert plugin is not None
+        scores = bound.runtime.run_score_plugin_on_rows(plugin, self.state, pod, nodes)
+        if not (bound.normalizes or 0 <= min(scores) <= max(scores) <= MAX_SCORE):
+            culprit = next(score for score in scores if not 0 <= score <= MAX_SCORE)
+            raise out_of_range(plugin, "Score", culprit)
+        return scores
 
     def run_pre_score(self, pod: PodInfo, nodes: Nodes) -> Status:
         """Run PreScore, if it is enabled: SUCCESS, or SKIP to leave Score out."""

@@ -94,6 +94,7 @@ class DynamicResourcesWithoutScore(
     label_keys = ()
     applies_to_identical_pods = True
     reserves_only_for_filtered_pods = True
+    pre_binds_only_filtered_pods = True
     uncached = True
     missing_pre_filter_error: str | None = _STATE_NOT_FOUND
     time_limit = None  # bindingTimeout applies instead

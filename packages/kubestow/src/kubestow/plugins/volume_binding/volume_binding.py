@@ -147,6 +147,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     label_keys = ()
     missing_pre_filter_error = _STATE_NOT_FOUND
     reserves_only_for_filtered_pods = True
+    pre_binds_only_filtered_pods = True
     time_limit = None  # bindTimeoutSeconds applies instead
     parallel = True
     scoring_gate = "StorageCapacityScoring"

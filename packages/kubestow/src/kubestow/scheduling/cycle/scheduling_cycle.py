@@ -54,7 +54,17 @@ class SchedulingCycle:
         if not isinstance(decision, Scheduled):
             self._failure_handler.no_node_found(queued, decision)
             return
-        node_name, state = decision.node_name, decision.state
+        self._assume(queued, decision.state, decision.node_name, start_binding)
+
+    def _assume(
+        self,
+        queued: QueuedPod,
+        state: CycleState,
+        node_name: str,
+        start_binding: Callable[[BindingContext], None] | None,
+    ) -> None:
+        """Assume a pod on its node, reserve, ask for permission, and start its binding cycle."""
+        info = queued.info
         nominated = self._cluster.nomination(info.uid)  # which assume() ends
         self._cluster.assume(info, node_name)
         if nominated and nominated != node_name:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Rows
-from kubestow.framework.evaluation.evaluation import BestRows
+from kubestow.framework.evaluation.row_totals import BestRows
 
 
 class Scope:

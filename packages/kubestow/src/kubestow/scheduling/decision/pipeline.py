@@ -57,7 +57,8 @@ class DecisionPipeline:
     ) -> None:
         self.cluster = cluster
         self.profiles = profiles
-        self._ties = ties
+        #: What chooses among nodes of equal score.
+        self.ties = ties
         self._extenders = extenders
         self._sampler = NodeSampler(cluster.nodes)
 
@@ -68,7 +69,7 @@ class DecisionPipeline:
     def copies(self, pods: Sequence[PodInfo]) -> Copies:
         """Some pods of one profile, at least one, to be decided about together where they are copies of each other."""
         profile = self.profiles[pods[0].spec.scheduler_name]
-        return Copies(pods, self.cluster, profile, self._ties, self._extenders)
+        return Copies(pods, self.cluster, profile, self.ties, self._extenders)
 
     async def decide(self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide with plugins and extenders; without interested extenders this never suspends."""
@@ -82,7 +83,7 @@ class DecisionPipeline:
             )
         in_progress = _DecisionInProgress(self, pod, scope, extenders)
         try:
-            return await in_progress.run(self._sampler, self._ties)
+            return await in_progress.run(self._sampler, self.ties)
         except PluginError as error:
             return Failed(pod=pod, state=in_progress.state(), message=str(error), error=error)
         except _FilterFailed as error:

@@ -41,6 +41,11 @@ class Gating:
         """Have a listener hear of every pod that PreEnqueue rejects from now on."""
         self._listeners.append(listener)
 
+    def may_gate(self, pod: PodInfo) -> bool:
+        """Whether a PreEnqueue plugin can gate a new pod."""
+        gates = self._profiles[pod.spec.scheduler_name].queueing.gates_of(pod)
+        return not all(gate.gates_during_preemption for gate in gates)
+
     def enqueue(self, queued: QueuedPod, event: str, now: float) -> None:
         """Move a pod to activeQ unless a PreEnqueue plugin gates it; ``event`` is the label of the cause."""
         self._places.add(queued)

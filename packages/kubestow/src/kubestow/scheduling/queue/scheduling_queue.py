@@ -112,6 +112,11 @@ class SchedulingQueue:
         """Whether there are pods to pop, those of namespaces in debt included, or helped pods to move."""
         return self.moves.is_moving or self.places.has_ready
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod is queued or in flight."""
+        return not self.pods and not self.in_flight
+
     def entity_counts(self) -> Counter[tuple[Place, str]]:
         """How many entities are in each place: of the kind ``pod``, or ``podgroup`` where groups are entities."""
         return Counter({(place, "pod"): count for place, count in self.places.counts().items()})

@@ -13,7 +13,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.evaluation.evaluation import BestRows
+from kubestow.framework.evaluation.row_totals import BestRows
 from kubestow.rules.minors import Minor
 from kubestow.scheduling.decision.copies import Copies
 from kubestow.scheduling.decision.node_selection import RandomTie, Scope
