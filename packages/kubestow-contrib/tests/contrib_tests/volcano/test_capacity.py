@@ -106,7 +106,7 @@ def test_a_queue_whose_parent_is_gone_is_reclaimed_from() -> None:
 def test_only_resources_that_a_queue_deserves_count_for_its_share() -> None:
     """A queue that deserves GPUs alone has a share of these, however many CPUs its pods use."""
     gpu = "nvidia.com/gpu"
-    objects = [queue("a", deserved={gpu: "1"}), queue("b", deserved={gpu: "3"})]
+    objects: list[Any] = [queue("a", deserved={gpu: "1"}), queue("b", deserved={gpu: "3"})]
     objects += [single(f"{name}-{number}", name, requests={"cpu": "1", gpu: "1"}) for name in "ab" for number in "1234"]
     host = node("n", cpu="8", allocatable={gpu: "4"})
     assert after(objects, [host], capacity()) == {"a": 1, "b": 3}
