@@ -45,15 +45,9 @@ _QUEUES_ARGS: dict[str, dict[str, Any]] = {
     "decay": {"fairShare": {"usageHalfLife": "24h"}, "backfill": {"mode": "easy"}},
     "decay-bounded": {"fairShare": {"usageHalfLife": "24h"}, "backfill": {"mode": "easy"}, "maxWait": "24h"},
 }
-_POLICIES = (*_QUEUES_ARGS, "kube-scheduler", "gang-scheduling", "volcano")
-_VOLCANO = {
-    "actions": "enqueue, allocate, backfill",
-    "schedulerName": "default-scheduler",
-    "tiers": [
-        {"plugins": [{"name": "priority"}, {"name": "gang"}]},
-        {"plugins": [{"name": name} for name in ("drf", "predicates", "proportion", "nodeorder")]},
-    ],
-}
+#: The plugin of Volcano that divides the cluster, by the name of the policy.
+_VOLCANO_SHARES = {"volcano": "proportion", "volcano-capacity": "capacity"}
+_POLICIES = (*_QUEUES_ARGS, "kube-scheduler", "gang-scheduling", *_VOLCANO_SHARES)
 _GANG_LABEL, _VOLCANO_GROUP = "scheduling.x-k8s.io/pod-group", "scheduling.k8s.io/group-name"
 _GPU = "nvidia.com/gpu"
 _HOUR = 3_600.0
@@ -74,8 +68,9 @@ def job_queues(
     The log is generated with the published statistics of its cluster, written in its format, and read by its reader.
     Policies are JobQueues in order, with EASY and conservative backfill, with fair shares, and with decay; those of
     kube-scheduler, which has no queues, pod by pod, and with GangScheduling; and the front end of Volcano with gang,
-    drf and proportion. The pods of a job work from when all of them have nodes. Users request one to five times the run
-    time, or, with ``learned``, say nothing.
+    drf and either proportion or capacity, with which queues deserve what their weights are of the cluster, and may use
+    what is free. The pods of a job work from when all of them have nodes. Users request one to five times the run time,
+    or, with ``learned``, say nothing.
 
     Jobs are starved that wait for more than ``starved`` times the mean. Utilisation is until the last job was
     submitted, without pods that wait for others of their job; these are idle. A reserved start is kept if the job
@@ -103,7 +98,11 @@ class _LogRun:
         self._last = max(arrival.time for arrival in arrivals.pods)
         resource = _GPU if any(_GPU in node.status.allocatable for node in cluster.nodes) else "cpu"
         self._width = {arrival.pod.key: requests_by_spec(arrival.pod)[resource] for arrival in arrivals.pods}
-        configuration, arrivals = _scheduler(policy, arrivals, weights, run_times, seed)
+        if policy in _VOLCANO_SHARES:
+            whole = sum(int(node.status.allocatable[resource]) for node in cluster.nodes)
+            configuration, arrivals = _volcano(policy, arrivals, weights, resource, whole)
+        else:
+            configuration, arrivals = _scheduler(policy, arrivals, weights, run_times, seed)
         self._result = result = Simulation(
             cluster, arrivals, configuration, options=SimulationOptions(samples=10)
         ).run()
@@ -185,8 +184,6 @@ def _scheduler(
         return None, arrivals
     if policy == "gang-scheduling":
         return _profile("GangScheduling"), arrivals
-    if policy == "volcano":
-        return to_scheduler_configuration(_VOLCANO), _for_volcano(arrivals, weights)
     queues = [{"name": name, "weight": weight} for name, weight in weights.items()]
     args = {"queues": queues, "namespaceQueues": {name: name for name in weights}, "interval": f"{_INTERVAL}s"}
     configuration = _profile("JobQueues", **args, **_QUEUES_ARGS[policy])
@@ -219,16 +216,32 @@ def _annotated(arrival: Arrival, annotations: dict[str, str], labels: dict[str, 
     return replace(arrival, pod=msgspec.structs.replace(pod, metadata=metadata))
 
 
-def _for_volcano(arrivals: Arrivals, weights: dict[str, float]) -> Arrivals:
-    """The same jobs as PodGroups of Volcano, in queues of Volcano."""
+def _volcano(
+    policy: str, arrivals: Arrivals, weights: dict[str, float], resource: str, whole: int
+) -> tuple[dict[str, Any], Arrivals]:
+    """The configuration of Volcano, and the same jobs as PodGroups of Volcano, in queues that divide a resource."""
+    shares = _VOLCANO_SHARES[policy]
+    tiers = [("priority", "gang"), ("drf", "predicates", shares, "nodeorder")]
+    configuration = to_scheduler_configuration(
+        {
+            "actions": "enqueue, allocate, backfill",
+            "schedulerName": "default-scheduler",
+            "tiers": [{"plugins": [{"name": name} for name in tier]} for tier in tiers],
+        }
+    )
+    objects = []
+    for name, weight in weights.items():
+        spec: dict[str, Any] = {"weight": round(weight)}
+        if shares == "capacity":
+            spec["deserved"] = {resource: str(max(1, round(whole * weight / sum(weights.values()))))}
+        objects.append(_volcano_object("Queue", {"name": name}, spec))
     sizes = Counter(map(_job_of, arrivals.pods))
-    objects = [_volcano_object("Queue", {"name": name}, {"weight": round(weight)}) for name, weight in weights.items()]
     for job, size in sizes.items():
         namespace, _, name = job.partition("/")
         metadata = {"namespace": namespace, "name": name}
         objects.append(_volcano_object("PodGroup", metadata, {"queue": namespace, "minMember": size}))
     pods = [_annotated(each, {_VOLCANO_GROUP: _job_of(each).partition("/")[2]}, {}) for each in arrivals.pods]
-    return replace(arrivals, pods=pods, custom_resources=objects)
+    return configuration, replace(arrivals, pods=pods, custom_resources=objects)
 
 
 def _volcano_object(kind: str, metadata: dict[str, str], spec: dict[str, Any]) -> SourceObject:

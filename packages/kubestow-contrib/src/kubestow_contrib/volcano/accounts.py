@@ -285,8 +285,8 @@ class QueueAccounts:
         return found
 
     def ancestors(self, queue: str, levels: int) -> list[str]:
-        """The ancestors of a queue up to a level, its parent being the first; the root is left out."""
-        return [name for name in self.lineage(queue)[1 : levels + 1] if name != ROOT_QUEUE]
+        """The ancestors of a queue up to a level, its parent being the first, without the root and what is missing."""
+        return [name for name in self.lineage(queue)[1 : levels + 1] if name != ROOT_QUEUE and name in self.rules]
 
     def problem_in_hierarchy(self, queue: str) -> str:
         """Why a queue admits no pods because of its place in the hierarchy; empty if it does."""

@@ -13,7 +13,7 @@ matter of GangScheduling, which places all pods of a PodGroup in one cycle, with
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -229,6 +229,10 @@ class _Share(NamedTuple):
     used: Mapping[str, int]
     limits: Mapping[str, float]
 
+    def lacking(self, requests: Mapping[str, int]) -> list[str]:
+        """The resources of which the queue would exceed its limits with further requests."""
+        return lacking(requests, self.used, self.limits)
+
 
 class _Shares:
     """What queues use, nominated pods included, compared with what they may use; no limit unless ``limits``.
@@ -247,17 +251,11 @@ class _Shares:
         """The first queue that would exceed its limits with a pod of a job, and the resources in question."""
         requests = requests_of(pod)
         for share in self.of(pod, job):
-            if found := lacking(requests, share.used, share.limits):
+            if found := share.lacking(requests):
                 return share.queue, found
         return job.queue, []
 
-    def may_reclaim(self, pod: PodInfo, job: Job) -> bool:
-        """Whether the queue of a job has room for a pod, and deserves it, so that other queues have to make way."""
-        own = self.of(pod, job)[:1]
-        is_full = any(lacking(requests_of(pod), share.used, share.limits) for share in own)
-        return not is_full and self._deserves_more(pod, job)
-
-    def _deserves_more(self, pod: PodInfo, job: Job) -> bool:
+    def deserves_more(self, pod: PodInfo, job: Job) -> bool:
         """Whether the queue of a job would not exceed, in any resource of the pod, what is specified as deserved.
 
         Or else one of its ancestors up to the level of the configuration.
@@ -331,9 +329,15 @@ class _Evictions(DefaultPreemption):
         """Nominates the pod to a node and names the victims, or returns the reasons of all nodes."""
         job = self.accounts.job(pod)
         assert job is not None
-        if self._kind is Eviction.OTHER_QUEUES and not self._shares.may_reclaim(pod, job):
-            return PostFilterResult(Status.unschedulable(f"preemption: Queue {job.queue} has used its share."))
-        filters = _ShareFilters(filters, self._shares, pod, job)
+        limiting = self._shares.of(pod, job)
+        if self._kind is Eviction.OTHER_QUEUES:
+            # No victim makes room in the pod's own queue, but those below the same ancestors do there.
+            own, limiting = limiting[:1], limiting[1:]
+            is_full = any(share.lacking(requests_of(pod)) for share in own)
+            if is_full or not self._shares.deserves_more(pod, job):
+                return PostFilterResult(Status.unschedulable(f"preemption: Queue {job.queue} has used its share."))
+        if limiting:
+            filters = _ShareFilters(filters, self.accounts, pod, limiting)
         for priority in self._priorities(job):
             self._highest_priority = priority
             result = super().post_filter(state, pod, diagnosis, filters)
@@ -375,15 +379,11 @@ class _Evictions(DefaultPreemption):
 
 
 class _ShareFilters(NodeChecks):
-    """The filters of a cycle, and after them the shares of the pod's queue and of its ancestors.
+    """The filters of a cycle, and after them the shares that limit a pod, given the pods that each node loses."""
 
-    They are judged by the pods that each hypothetical node loses.
-    """
-
-    def __init__(self, filters: FilterRunner, shares: _Shares, pod: PodInfo, job: Job) -> None:
+    def __init__(self, filters: FilterRunner, accounts: Accounts, pod: PodInfo, limiting: Sequence[_Share]) -> None:
         super().__init__(filters, Volcano.name, _ABOVE_SHARE)
-        self._accounts, self._requests = shares.accounts, requests_of(pod)
-        self._limiting = shares.of(pod, job)
+        self._accounts, self._requests, self._limiting = accounts, requests_of(pod), limiting
 
     def rejects(self, nodes: Nodes) -> NDArray[np.bool_]:
         if not isinstance(nodes, HypotheticalNodes):
@@ -392,8 +392,6 @@ class _ShareFilters(NodeChecks):
 
     def _exceeds(self, change: NodeChange) -> bool:
         """Whether a queue would exceed its share with the pod after a change of a node."""
-        if not self._limiting:
-            return False
         used = {each.queue: Counter(each.used) for each in self._limiting}
         for sign, info in change.signed_pods():
             placed = self._accounts.placed(info.uid)

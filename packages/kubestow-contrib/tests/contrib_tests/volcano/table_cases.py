@@ -130,8 +130,13 @@ def session_of(case: Case) -> Session:
 
 
 def _objects(case: Case) -> list[Any]:
-    kinds = {"nodes": Node, "queues": Queue, "podGroups": PodGroup, "priorityClasses": PriorityClass}
-    found = [convert(kind, one) for name, kind in kinds.items() for one in case.get(name, ())]
+    kinds: dict[str, type[Any]] = {
+        "nodes": Node,
+        "queues": Queue,
+        "podGroups": PodGroup,
+        "priorityClasses": PriorityClass,
+    }
+    found: list[Any] = [convert(kind, one) for name, kind in kinds.items() for one in case.get(name, ())]
     return found + [convert(Pod, one) for one in _pods(case.get("pods", ()))]
 
 

@@ -14,13 +14,16 @@ from kubestow_contrib.volcano.pod_groups import VOLCANO, PodGroup
 from kubestow_contrib.volcano.volcano import Volcano
 
 
-def capacity(actions: str = "enqueue, allocate, backfill", *, hierarchy: bool = False) -> list[dict[str, Any]]:
+def capacity(
+    actions: str = "enqueue, allocate, backfill", *, hierarchy: bool = False, reclaim_level: int = 0
+) -> list[dict[str, Any]]:
     """A profile with capacity in the place of proportion, which lets single pods be evicted."""
     profiles = profile(actions, {"gang": {"enablePreemptable": False, "enableReclaimable": False}})
     for tier in profiles[0]["pluginConfig"][0]["args"]["tiers"]:
         for plugin in tier["plugins"]:
             if plugin["name"] == "proportion":
                 plugin |= {"name": "capacity", "enableHierarchy": hierarchy}
+                plugin["arguments"] = {"ancestorReclaimLevel": reclaim_level}
     return profiles
 
 
@@ -89,10 +92,21 @@ def test_jobs_larger_than_what_their_queues_deserve(profiles: list[dict[str, Any
     assert set(found.values()) <= {3}
 
 
+def test_a_queue_whose_parent_is_gone_is_reclaimed_from() -> None:
+    objects = [
+        node("n", cpu="2"),
+        queue("a", parent="gone"),
+        queue("b", deserved={"cpu": "2"}),
+        *pods(2, "a", node="n"),
+    ]
+    profiles = capacity("allocate, reclaim", hierarchy=True, reclaim_level=1)
+    assert after(objects, pods(2, "b"), profiles) == {"b": 2}
+
+
 def test_only_resources_that_a_queue_deserves_count_for_its_share() -> None:
     """A queue that deserves GPUs alone has a share of these, however many CPUs its pods use."""
     gpu = "nvidia.com/gpu"
-    objects = [queue("a", deserved={gpu: "1"}), queue("b", deserved={gpu: "3"})]
+    objects: list[Any] = [queue("a", deserved={gpu: "1"}), queue("b", deserved={gpu: "3"})]
     objects += [single(f"{name}-{number}", name, requests={"cpu": "1", gpu: "1"}) for name in "ab" for number in "1234"]
     host = node("n", cpu="8", allocatable={gpu: "4"})
     assert after(objects, [host], capacity()) == {"a": 1, "b": 3}

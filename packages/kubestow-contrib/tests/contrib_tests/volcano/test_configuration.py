@@ -185,6 +185,11 @@ def argued(name: str, **arguments: Any) -> dict[str, Any]:
             "expected names separated by commas, got a list",
         ),
         (
+            argued("capacity", ancestorReclaimLevel=-1),
+            "tiers[0].plugins[0].arguments.ancestorReclaimLevel",
+            "is -1, expected a whole number of at least 0",
+        ),
+        (
             argued("overcommit", **{"overcommit-factor": 0.5}),
             "tiers[0].plugins[0].arguments.overcommit-factor",
             "is 0.5, expected at least 1",
