@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from core_tests.scheduling.gangs.groups import group, member
-from core_tests.scheduling.gangs.test_composite_pod_groups import composite, leaf
+from core_tests.scheduling.gangs.groups import composite, group, member
+from core_tests.scheduling.gangs.test_composite_pod_groups import leaf
 from kubestow.api.core import Pod
 from kubestow.rules.minors import Minor
 from kubestow.testing import node, pod

@@ -46,11 +46,11 @@ class Devices:
     running: dict[str, tuple[int, Place]] = field(default_factory=dict)
     used: dict[str, set[int]] = field(default_factory=dict)
 
-    def add(self, name: str, on: str, *numbers: int) -> None:
-        """Add a pod that may move, with these devices of its node."""
+    def add(self, name: str, on: str, *numbers: int, owners: Sequence[Any] = (_OWNER,)) -> None:
+        """Add a pod, which may move if it has an owner, with these devices of its node."""
         self.used.setdefault(on, set()).update(numbers)
         self.running[name] = len(numbers), (on, self.of_nodes[on][numbers[0]])
-        metadata = {"ownerReferences": [_OWNER]}
+        metadata = {"ownerReferences": list(owners)}
         self._add_with_claim(name, len(numbers), metadata, on, [f"g{number}" for number in numbers])
 
     def gang(self, *counts: int) -> Arrivals:
@@ -76,7 +76,7 @@ class Devices:
         references = [{"name": "own", "resourceClaimTemplateName": "own"}]
         of_pod = {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": own.metadata.name}]}
         self.pods.append(
-            pod(name, cpu="1", node=on or None, metadata=metadata, spec={"resourceClaims": references}, status=of_pod)
+            pod(name, cpu="1", node=on, metadata=metadata, spec={"resourceClaims": references}, status=of_pod)
         )
 
     def cluster(self) -> ClusterObjects:
@@ -141,22 +141,11 @@ def test_of_the_pods_of_one_kind_the_one_moves_whose_device_is_in_the_way() -> N
     case = Devices({"a": [0, 0, 1, 1], "b": [0]})
     case.add("w0", "a", 0)
     case.add("w1", "a", 2)
-    case.add("x", "a", 1)
-    case.pods[-1] = pod("x", node="a", spec=dict(_spec_of(case.pods[-1])), status=_status_of("x"))
+    case.add("x", "a", 1, owners=[])
 
     found = case.plan(case.gang(2))
 
     assert [(move.pod, move.target) for move in found.moves] == [("default/w1", "b")]
-
-
-def _spec_of(each: Pod) -> Mapping[str, Any]:
-    return {
-        "resourceClaims": [{"name": ref.name, "resourceClaimTemplateName": "own"} for ref in each.spec.resource_claims]
-    }
-
-
-def _status_of(name: str) -> dict[str, Any]:
-    return {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": f"{name}-own"}]}
 
 
 @pytest.mark.parametrize(

@@ -477,6 +477,8 @@ class GangModel:
 
     def _place_in_segments(self, rule: SegmentRule) -> None:
         """Make the pods of each domain a multiple of the size of segments."""
+        if rule.is_outside:
+            self._model.add_bool_or([])
         by_kind = [self._by_domain(kind, rule.domains) for kind in rule.kinds]
         most = sum(len(self._problem.kinds[kind].pods) for kind in rule.kinds)
         for domain, existing in enumerate(rule.existing.tolist()):

@@ -159,12 +159,16 @@ class Spread:
 
 @dataclass(frozen=True, eq=False)
 class SegmentRule:
-    """In each domain the pods of some ``kinds`` and ``existing`` ones (int64 by domain) are a multiple of ``size``."""
+    """In each domain the pods of some ``kinds`` and ``existing`` ones (int64 by domain) are a multiple of ``size``.
+
+    That is not possible if a member ``is_outside``, on a node without a domain.
+    """
 
     kinds: frozenset[int]
     domains: Domains
     existing: Amounts
     size: int
+    is_outside: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +240,7 @@ class GangProblem:
                 digest.update(array.tobytes())
             spread.domains.add_to(digest)
         for rule in self.segments:
-            digest.update(repr((sorted(rule.kinds), rule.size)).encode())
+            digest.update(repr((sorted(rule.kinds), rule.size, rule.is_outside)).encode())
             digest.update(rule.existing.tobytes())
             rule.domains.add_to(digest)
         for confinement in self.confinements:
@@ -388,15 +392,17 @@ def _segment_rules(cluster: Cluster, nodes: Nodes, gang: Gang, kinds: Sequence[K
         if leaf.segments is None:
             continue
         domains, own = Domains.of(nodes, leaf.segments.key), kinds_of(leaf, leaves, kinds)
-        existing = np.zeros(domains.number, np.int64)
+        existing, is_outside = np.zeros(domains.number, np.int64), False
         for uid in leaf.members.placed:
             placed = cluster.placed_pod(uid)
             row = None if placed is None else cluster.nodes.rows.get(placed.node_name)
-            if row is not None and domains.of_node[row] != MISSING:
+            if row is None or domains.of_node[row] == MISSING:
+                is_outside |= placed is not None
+            else:
                 existing[domains.of_node[row]] += 1
         for number in own:
             kinds[number].passes[domains.of_node == MISSING] = False
-        rules.append(SegmentRule(own, domains, existing, leaf.segments.size))
+        rules.append(SegmentRule(own, domains, existing, leaf.segments.size, is_outside))
     return rules
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core_tests.scheduling.gangs.groups import group, member
-from core_tests.scheduling.gangs.test_composite_pod_groups import composite
+from core_tests.scheduling.gangs.groups import composite, group, member
 from kubestow.api.core import Node
 from kubestow.api.scheduling import CompositePodGroup, PodGroup
 from kubestow.cluster.cache import Cluster

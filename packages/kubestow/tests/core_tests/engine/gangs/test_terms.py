@@ -45,6 +45,29 @@ def test_a_segment_that_has_lost_a_pod_is_completed_in_its_domain() -> None:
     assert [name for _, name in search.find(gang).assignments] == ["n0"]
 
 
+def test_no_segments_are_whole_by_a_label_that_the_node_of_a_member_lacks() -> None:
+    case = Case(
+        {"n0": 1, "n1": 2},
+        ZONES,
+        [{"a": 1, "b": 1}],
+        [3],
+        {},
+        {},
+        existing={"old": "n0"},
+        racks={"n1": "b1"},
+        segments_prefer=["rack"],
+        segment_size=2,
+    )
+    search, gang = case.gang()
+
+    answer = search.find(gang)
+
+    [passed_over] = answer.passed_over
+    [certificate] = passed_over.certificates
+    assert answer.is_placed
+    assert [shortage.constraint for shortage in certificate.shortages] == ["segments of pods per domain"]
+
+
 def test_the_certificate_names_the_segments() -> None:
     search, gang = Case({"n0": 1, "n1": 1}, ZONES, [{"a": 1, "b": 1}], [2], {}, {}, segment=2).gang()
 

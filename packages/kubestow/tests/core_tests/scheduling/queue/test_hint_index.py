@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from core_tests.scheduling.gangs.groups import GATES, group, member
-from core_tests.scheduling.gangs.test_composite_pod_groups import composite
+from core_tests.scheduling.gangs.groups import GATES, composite, group, member
 from core_tests.scheduling.queue.random_objects import GPU, random_event, random_pod
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
