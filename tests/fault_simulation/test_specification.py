@@ -267,6 +267,7 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     "no gated pod is placed": lambda: decided(pod=_pod("a", gates=("quota",))),
     "nothing is held for a pod that is gone": lambda: attempted(held_by_gone={"b": 2.0}),
     "a pod preempts once at a time": lambda: preempting(awaited=[_pod("earlier")]),
+    "a wait on permit times out": lambda: attempted(waiting={"b": 2.0}),
     "a preemptor is nominated": lambda: attempted(without_nomination=["high"]),
     "no binding begins of a pod that needs none": lambda: begun(settled_for=0.1),
     "no binding is sent of a pod that was stopped": lambda: sent(is_stopped=True),
@@ -324,7 +325,7 @@ def test_every_rule_has_a_planted_violation_and_a_reason() -> None:
     [
         attempted(),
         decided(),
-        attempted(since_error=1.0, idle=1.0),
+        attempted(since_error=1.0, idle=1.0, waiting={"b": 0.5}),
         attempted(at_once=MAX_AT_ONCE - 1, held_by_gone={"b": 0.5}),
         preempting(),
         preempting(beside=[], units=[[_pod("member"), _pod("other-member")]]),

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kubestow.api.core import Node, Pod
@@ -68,7 +68,8 @@ class Attempted:
     ``held_by_gone`` has the pods that have a node although they are known to be gone: for how many seconds, by
     name. ``without_nomination`` are pods that have preempted others since, have not changed, and are not nominated.
     ``idle`` are the seconds that the scheduler has tried no pod, although this one has waited for its first attempt,
-    and ``since_error`` those since an attempt of this pod has ended with an error, None where it has not.
+    and ``since_error`` those since an attempt of this pod has ended with an error, None where it has not. ``waiting``
+    has the pods that wait on Permit longer than a plugin wants: for how many seconds, by name.
     """
 
     by: str
@@ -81,6 +82,7 @@ class Attempted:
     without_nomination: Sequence[str]
     idle: float = 0.0
     since_error: float | None = None
+    waiting: Mapping[str, float] = field(default_factory=dict)
     #: Pods with the same constraints on each other that the scheduler of another partition has placed, by uid, and that
     #: this one does not know to have nodes.
     unknown_of_workload: Sequence[str] = ()
@@ -415,6 +417,14 @@ def nothing_is_held_for_a_pod_that_is_gone(fact: Attempted) -> Iterator[str]:
     for name, seconds in fact.held_by_gone.items():
         if seconds > _SOON:
             yield f"{fact.by} holds a node for {name}, {seconds:.1f} s after it has known that this pod is gone"
+
+
+@_rule(Attempted)
+def a_wait_on_permit_times_out(fact: Attempted) -> Iterator[str]:
+    """A pod that waits holds its node; a plugin that never answers must not hold it for ever."""
+    for name, seconds in fact.waiting.items():
+        if seconds > _SOON:
+            yield f"{fact.by} lets {name} wait on Permit, {seconds:.1f} s after its time has passed"
 
 
 # -- preemption ----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
@@ -89,6 +90,7 @@ class Witness:
                 without_nomination=self._without_nomination(process, pod),
                 idle=idle,
                 since_error=self._since_error(process, pod),
+                waiting=self._waiting_too_long(process),
             )
         )
         return at_once >= MAX_AT_ONCE
@@ -167,6 +169,13 @@ class Witness:
         if is_tried_early or features.stalls or features.partitions or uid not in process.failed_at:
             return None
         return process.clock.monotonic() - process.failed_at[uid]
+
+    @staticmethod
+    def _waiting_too_long(process: Process) -> dict[str, float]:
+        """The pods that wait on Permit although their time has passed: since how many seconds, by name."""
+        now = asyncio.get_running_loop().time()
+        waiting = [] if process.features.stalls else process.scheduler.waiting_pods.all()
+        return {each.info.name: now - each.deadline for each in waiting if each.pending_plugins and each.deadline < now}
 
     def _held_by_gone(self, process: Process) -> dict[str, float]:
         """For how many seconds the process has held a node for pods that it knows are gone, by their names.
