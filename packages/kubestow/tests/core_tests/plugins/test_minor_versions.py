@@ -112,6 +112,17 @@ def test_hard_spread_constraints_with_one_topology_key(minor: Minor, expected: s
     assert harness.feasible(pod("p", labels={"first": ""}, spread=constraints)) == expected
 
 
+@before_and_since(Behaviour.SPREAD_CONSTRAINTS_COUNT_APART, {"b"}, set())
+def test_shared_counts_of_a_node_are_those_of_the_last_constraint_that_includes_it(
+    minor: Minor, expected: set[str]
+) -> None:
+    placed = [pod(f"x{n}", labels={"first": ""}, node="b") for n in range(3)]
+    tainted = node("a", zone="a", taints=["k=v:NoSchedule"])
+    harness = PluginHarness([tainted, node("b", zone="b")], placed, minor=minor)
+    last = spread(1, "last", "DoNotSchedule") | {"nodeTaintsPolicy": "Honor"}
+    assert harness.feasible(pod("p", spread=[spread(1, "first", "DoNotSchedule"), last])) == expected
+
+
 @before_and_since(Behaviour.SPREAD_CONSTRAINTS_COUNT_APART, {"b"}, {"a", "b"})
 def test_a_pod_changes_shared_counts_once_for_every_constraint_that_matches_it(
     minor: Minor, expected: set[str]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from core_tests.plugins.affinities import ZONE
 from core_tests.plugins.hints import requeues_after, requeues_after_change
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.testing import node, pod
+from kubestow.testing import PluginHarness, node, pod
 
 PLUGIN = "PodTopologySpread"
+ANY_APP = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
 
 
 def spread_pod(*, honors_taints: bool = False, tolerations: Any = (), selector: Any = None) -> Pod:
@@ -45,6 +47,12 @@ def test_a_pod_that_starts_or_stops_matching_requeues() -> None:
     assert requeues_after_change(PLUGIN, spread_pod(), old=web("db"), new=web())
     assert requeues_after_change(PLUGIN, spread_pod(), old=web(), new=web("db"))
     assert not requeues_after_change(PLUGIN, spread_pod(), old=web("db"), new=web("cache"))
+    constraints = [
+        *spread_pod().spec.topology_spread_constraints,
+        *spread_pod(selector=ANY_APP).spec.topology_spread_constraints,
+    ]
+    both = replace(spread_pod(), spec=replace(spread_pod().spec, topology_spread_constraints=constraints))
+    assert requeues_after_change(PLUGIN, both, old=web("db"), new=web()), "the second constraint counts both"
 
 
 def test_new_tolerations_requeue_if_a_constraint_honors_taints() -> None:
@@ -79,3 +87,10 @@ def test_node_events_requeue_if_the_node_has_all_topology_keys(
 def test_no_pod_event_requeues_a_pod_with_an_invalid_constraint() -> None:
     invalid = spread_pod(selector={"matchExpressions": [{"key": "app", "operator": "Near"}]})
     assert not requeues_after_change(PLUGIN, invalid, new=web())
+
+
+def test_pods_without_constraints_of_their_own_are_looked_at_after_every_event() -> None:
+    harness = PluginHarness()
+    plugin = next(p for p in harness.profiles["default-scheduler"].plugins if p.name == PLUGIN)
+    assert plugin.hint_keys(harness.info(pod("p", labels={"app": "web"}))) is None
+    assert plugin.hint_keys(harness.info(spread_pod())) is not None
