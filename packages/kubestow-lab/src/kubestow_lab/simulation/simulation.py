@@ -563,6 +563,7 @@ class RunInTurns(_Run):
         try:
             seconds = next(self._steps_left)
         except StopIteration as end:
+            self._in_turns.handlers.queue_aside()
             self._result = self._collect(end.value)
             self.turns.call_soon(self._in_turns.stop)
         else:

@@ -3,8 +3,10 @@
 :class:`Turns` orders calls as asyncio does: a turn makes the calls that were due when it began, and where none is due,
 time jumps to the next timer. So a :class:`SchedulerInTurns` makes the same decisions in the same order as a
 :class:`~kubestow.scheduling.scheduler.Scheduler` on a :class:`~kubestow.engine.virtual_time.VirtualTimeLoop`, with the
-same queue, cycles, failure handler, evictions and event handlers. What it does without is tasks: a coroutine that
-never has to wait is run to its end in one turn. One that does wait, such as for Permit or for a write of a PreBind
+same queue, cycles, failure handler, evictions and event handlers. Two ways are shorter: most nodes are found by totals
+that were kept (:mod:`.kept_decisions`), and a pod that arrives alone is bound without the queue
+(:meth:`SchedulerInTurns.end_arrivals`). What it does without is tasks: a coroutine that never has to wait is run to its
+end in one turn. One that does wait, such as for Permit or for a write of a PreBind
 plugin, is more than turns can do. Then they are refused (:attr:`Turns.refusal`), and the caller starts again on an
 event loop.
 """
