@@ -22,7 +22,7 @@ from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.interface import Plugin
-from kubestow_lab.process_pool import process_pool
+from kubestow_lab.process_pool import process_pool, read_shared, shared_value
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.forked_simulation import ForkedSimulation, NotForkable
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
@@ -152,8 +152,8 @@ def tune(
     )
     search = _Search(space, options)
     own = _processes(processes, plugins) if executor is None else None
-    with own or nullcontext():
-        evaluate = _evaluation(problem, executor or own)
+    with nullcontext("") if own is None else shared_value(problem) as shared, own or nullcontext():
+        evaluate = _evaluation(problem, executor or own, shared)
         for generation in search.generations():
             for candidate, figures in zip(generation, _gathered(evaluate(generation), executor), strict=True):
                 if isinstance(figures, str):
@@ -195,23 +195,27 @@ def _processes(count: int | None, plugins: Sequence[type[Plugin]]) -> ProcessPoo
 
 
 def _evaluation(
-    problem: _Problem, executor: Executor | None
+    problem: _Problem, executor: Executor | None, shared: str
 ) -> Callable[[Sequence[Candidate | None]], Iterator[Figures | str]]:
-    """How the candidates of a generation are evaluated, in order."""
+    """How the candidates of a generation are evaluated, in order.
+
+    ``shared`` is the path of the problem in a file; without one it is sent to the workers, which may be on other
+    machines.
+    """
     if executor is None:
         return lambda generation: map(problem.evaluate, generation)
-    encoded = pickle.dumps(problem, pickle.HIGHEST_PROTOCOL)
-    return lambda generation: executor.map(_evaluate, [encoded] * len(generation), generation)
+    source = shared or pickle.dumps(problem, pickle.HIGHEST_PROTOCOL)
+    return lambda generation: executor.map(_evaluate, [source] * len(generation), generation)
 
 
-def _evaluate(encoded: bytes, candidate: Candidate | None) -> Figures | str:
-    return _decoded(encoded).evaluate(candidate)
+def _evaluate(source: str | bytes, candidate: Candidate | None) -> Figures | str:
+    return _decoded(source).evaluate(candidate)
 
 
 @lru_cache(maxsize=1)
-def _decoded(encoded: bytes) -> _Problem:
-    """The problem, decoded once per process."""
-    problem: _Problem = pickle.loads(encoded)
+def _decoded(source: str | bytes) -> _Problem:
+    """The problem, from its file or as it was sent, decoded once per process."""
+    problem: _Problem = pickle.loads(source) if isinstance(source, bytes) else read_shared(source)
     return problem
 
 

@@ -143,8 +143,11 @@ class ScoreSums:
         if rows is None:
             scores = [(results.scores, weight) for results, weight in scoring if results.scores is not None]
             weighted = [of_plugin if weight == 1 else of_plugin * weight for of_plugin, weight in scores]
-            self.sums = weighted[0].copy() if weighted else np.zeros(len(cluster.nodes), np.int64)
-            for of_plugin in weighted[1:]:
+            if len(weighted) > 1:
+                self.sums = weighted[0] + weighted[1]
+            else:
+                self.sums = weighted[0].copy() if weighted else np.zeros(len(cluster.nodes), np.int64)
+            for of_plugin in weighted[2:]:
                 self.sums += of_plugin
             self.entries = self.sums.data
         else:

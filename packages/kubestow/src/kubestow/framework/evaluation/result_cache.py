@@ -237,7 +237,7 @@ class PluginResults:
         if rows is None:
             self.scores = self.score(pod, cluster.all_nodes())
             self.scores_entries = None if self.scores is None else self.scores.data
-            self.scores_are_zero = self.scores is not None and not np.count_nonzero(self.scores)
+            self.scores_are_zero = self.scores is not None and not (self.scores[:1].any() or self.scores.any())
             self.normalized_zero = None
         elif rows and entries is not None and len(rows) <= bound.most_scored_rows:
             new_scores = self.score_few(pod, cluster.few_nodes(rows))

@@ -36,9 +36,10 @@ from kubestow.rules.minors import Behaviour
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Percents = NDArray[np.int16]
 Mask = NDArray[np.bool_]
 
-#: Used amounts are negative if pods request negative amounts, so deviations have no bound; these fit into 64 bits.
+#: Used amounts are negative if pods request negative amounts, so deviations have no bound; this one is as good as more.
 _LARGEST = 2.0**53
 
 #: Pods that request different scalar resources have different resources scored; balances are kept for so many.
@@ -102,9 +103,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         balances, usages = self._without_pod(nodes, names)
         requests = [request for _, request in pre_score.requests]
         # A request that no ordinary node has room for uses all of the resource, however large it is.
-        added = [min(request, BEYOND_ORDINARY) for request in requests]
-        score = balances.with_use([used + request for (_, used), request in zip(usages, added, strict=True)])
-        self._compare(score, balances.balance)
+        percent = balances.with_requests([min(request, BEYOND_ORDINARY) for request in requests])
+        self._compare(percent, balances.balance)
+        score = percent.astype(np.int64)
         is_negative = any(request < 0 for request in requests)
         for position in range(len(nodes)) if is_negative else nodes.extreme.tolist():
             of_node = zip(usages, requests, strict=True)
@@ -170,7 +171,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return _BalancedAllocationPreScoreState([(name, pod.shape.requests.get(name, 0)) for name in names])
 
     @staticmethod
-    def _compare(balance: Int64s, before: Int64s) -> None:
+    def _compare(balance: Percents, before: Percents) -> None:
         """Turn the balance of each node with the pod into the score, by that ``before`` it."""
         balance -= before
         balance += MAX_SCORE + MAX_SCORE // 2
@@ -193,7 +194,7 @@ class BalanceAfterPlacement(NodeResourcesBalancedAllocation):
     """The plugin before ``SCORES_CHANGE_OF_BALANCE``: the balance of the node with the pod is the score."""
 
     @staticmethod
-    def _compare(balance: Int64s, before: Int64s) -> None:
+    def _compare(balance: Percents, before: Percents) -> None:
         pass
 
     @staticmethod
@@ -209,15 +210,17 @@ class BalanceAfterPlacement(NodeResourcesBalancedAllocation):
 
 
 class NodeBalances(NamedTuple):
-    """Nodes as they are: their capacities of some resources, and their balance (int64, one per node).
+    """Nodes as they are: used amounts and capacities of some resources, and their balance (int16, one per node).
 
-    Per resource, ``divisors`` are the capacities (float64, at least 1), and ``present`` is where they are not 0
-    (None: everywhere).
+    Per resource, ``used`` are the used amounts (float64), ``divisors`` the capacities (float64, at least 1), and
+    ``present`` is where they are not 0 (None: everywhere). All are meaningless for nodes with amounts that are negative
+    or beyond 2**53.
     """
 
+    used: Sequence[Floats]
     divisors: Sequence[Floats]
     present: Sequence[Mask] | None
-    balance: Int64s
+    balance: Percents
 
     @classmethod
     def of(cls, usages: Sequence[tuple[Int64s, Int64s]]) -> NodeBalances:
@@ -225,19 +228,22 @@ class NodeBalances(NamedTuple):
         everywhere = all(capacity[capacity.argmin()] > 0 for capacity, _ in usages if len(capacity))
         present = None if everywhere else [capacity > 0 for capacity, _ in usages]
         divisors = [(c if everywhere else np.maximum(c, 1)).astype(np.float64) for c, _ in usages]
-        return cls(divisors, present, _balance_with([used for _, used in usages], divisors, present))
+        used = [amount.astype(np.float64) for _, amount in usages]
+        return cls(used, divisors, present, _balance([amount.copy() for amount in used], divisors, present))
 
     def on(self, rows: Rows) -> NodeBalances:
         """Those of some of the nodes."""
         present = None if self.present is None else [mask[rows] for mask in self.present]
-        return NodeBalances([divisor[rows] for divisor in self.divisors], present, self.balance[rows])
+        used, divisors = [amount[rows] for amount in self.used], [divisor[rows] for divisor in self.divisors]
+        return NodeBalances(used, divisors, present, self.balance[rows])
 
-    def with_use(self, amounts: Sequence[Int64s]) -> Int64s:
-        """The balance of each node with other used amounts (int64 per node) of the resources, int64."""
-        return _balance_with(amounts, self.divisors, self.present)
+    def with_requests(self, requests: Sequence[int]) -> Percents:
+        """The balance of each node with a pod that requests so much of each resource, int16."""
+        amounts = [used + request for used, request in zip(self.used, requests, strict=True)]
+        return _balance(amounts, self.divisors, self.present)
 
 
-_NO_BALANCES = NodeBalances((), None, np.zeros(0, np.int64))
+_NO_BALANCES = NodeBalances((), (), None, np.zeros(0, np.int16))
 
 
 @dataclass(slots=True)
@@ -274,41 +280,49 @@ class KeptBalances:
             else:
                 self._refresh(kept.balances, resources, invalid)
             kept.generation = window.generation
-        return kept.balances.on(rows)
+        is_whole = isinstance(rows, slice) and rows == slice(0, len(self._cluster.nodes))
+        return kept.balances if is_whole else kept.balances.on(rows)
 
     def _refresh(self, balances: NodeBalances, resources: Sequence[str], rows: Sequence[int]) -> None:
         table = self._cluster.nodes
         if len(rows) > FEW_ROWS:
             some = np.array(rows, np.intp)
             nodes = Nodes(table, some)
-            balances.balance[some] = balances.on(some).with_use([nodes.requested(name) for name in resources])
+            for name, used in zip(resources, balances.used, strict=True):
+                used[some] = nodes.requested(name)
+            balances.balance[some] = balances.on(some).with_requests([0] * len(resources))
             return
         columns = [(table.allocatable[name].entries, table.requested[name].entries) for name in resources]
         for row in rows:
             usages = [(capacity[row], used[row]) for capacity, used in columns]
-            balances.balance[row] = balance_of_node([usage for usage in usages if usage[0] > 0])
+            for used, (_, amount) in zip(balances.used, usages, strict=True):
+                used[row] = amount
+            if not table.extreme.entries[row]:
+                balances.balance[row] = balance_of_node([usage for usage in usages if usage[0] > 0])
 
 
-def _balance_with(amounts: Sequence[Int64s], divisors: Sequence[Floats], present: Sequence[Mask] | None) -> Int64s:
-    """int((1 − deviation) × 100) over the resources that each node has (``present``; None: all of them)."""
-    fractions: list[Floats] = []
-    for used, capacity in zip(amounts, divisors, strict=True):
-        fraction: Floats = used / capacity
-        if len(fraction) and fraction[fraction.argmax()] > 1.0:
-            np.minimum(fraction, 1.0, out=fraction)
-        fractions.append(fraction)
-    if present is None and len(fractions) == 2:
-        deviation: Floats = fractions[0] - fractions[1]
-        np.abs(deviation, out=deviation)
-        deviation *= 0.5
+def _balance(amounts: Sequence[Floats], divisors: Sequence[Floats], present: Sequence[Mask] | None) -> Percents:
+    """int((1 − deviation) × 100) over the resources that each node has (``present``; None: all of them), int16.
+
+    The arrays of ``amounts`` are overwritten.
+    """
+    for amount, capacity in zip(amounts, divisors, strict=True):
+        amount /= capacity
+        if len(amount) and amount[amount.argmax()] > 1.0:
+            np.minimum(amount, 1.0, out=amount)
+    # Of all terms the double is computed, which is rounded alike: the distance of two fractions is twice the deviation.
+    if present is None and len(amounts) == 2:
+        balance, other = amounts
+        balance -= other
+        np.abs(balance, out=balance)
     else:
-        whole = np.array(fractions)
-        deviation = _deviation(whole, np.ones(whole.shape, np.bool_) if present is None else np.array(present))
-    np.subtract(1.0, deviation, out=deviation)
-    if len(deviation) and deviation[deviation.argmin()] < -_LARGEST:
-        np.maximum(deviation, -_LARGEST, out=deviation)
-    deviation *= MAX_SCORE
-    return deviation.astype(np.int64)
+        fractions = np.array(amounts)
+        balance = _deviation(fractions, np.ones(fractions.shape, np.bool_) if present is None else np.array(present))
+        balance *= 2.0
+    np.subtract(2.0, balance, out=balance)
+    balance *= MAX_SCORE / 2
+    with np.errstate(invalid="ignore"):  # of nodes with negative amounts
+        return balance.astype(np.int16)
 
 
 def _deviation(fractions: Floats, present: Mask) -> Floats:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
-from kubestow.api.formats.int64 import BEYOND_ORDINARY, MOST, exact_sum, saturated
+from kubestow.api.formats.int64 import BEYOND_ORDINARY, MOST, exact_sum
 from kubestow.api.formats.names import is_extended_resource
 from kubestow.api.resource import DeviceClass
 from kubestow.cluster.changes.events import Action, EventResource
@@ -53,10 +53,10 @@ Int64s = NDArray[np.int64]
 #: The resources that are not scalar resources, in the order in which kube-scheduler checks them.
 NATIVE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
-#: One resource of many nodes: its capacity and the amount that would be used (int64 per node; millicores, bytes or
-#: count), and its weight. The array of used amounts is the scorer's to overwrite.
-ResourceUsage = tuple[Int64s, Int64s, int]
-#: The same of a single node.
+#: One resource of many nodes: its capacity and used amount (int64 per node; millicores, bytes or count), the pod's
+#: request, and its weight.
+ResourceUsage = tuple[Int64s, Int64s, int, int]
+#: One resource of a single node: its capacity, the amount that would be used, and its weight.
 NodeResourceUsage = tuple[int, int, int]
 
 #: Shape points have scores from 0 to 10.
@@ -200,12 +200,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         for name, amount, bit in fit.requests:
             allocatable = nodes.allocatable(name)
             requested = nodes.requested(name)
-            free = allocatable - requested
+            insufficient = requested > _distinct(allocatable) - amount
             for position in extreme:  # a difference of negative amounts may not fit into 64 bits
-                free[position] = saturated(allocatable.item(position) - requested.item(position))
-            if not len(free) or free[free.argmin()] >= amount:
-                continue
-            insufficient = free < amount
+                insufficient[position] = allocatable.item(position) - requested.item(position) < amount
             if self._devices.is_backed(name):
                 insufficient &= allocatable > 0  # on other nodes DynamicResources allocates devices
             if insufficient.any():
@@ -238,7 +235,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         usages = [(*self._usage(nodes, name), request, weight) for name, request, weight in pre_score.resources]
         scores = self._scorer.score_nodes(
             # A request that no ordinary node has room for uses all of the resource, however large it is.
-            [(capacity, used + min(request, BEYOND_ORDINARY), weight) for capacity, used, request, weight in usages]
+            [(capacity, used, min(request, BEYOND_ORDINARY), weight) for capacity, used, request, weight in usages]
         )
         is_negative = any(request < 0 for _, request, _ in pre_score.resources)
         for position in range(len(nodes)) if is_negative else nodes.extreme.tolist():
@@ -378,6 +375,11 @@ def _keys_of_device_class_change(old: DeviceClass | None, new: DeviceClass) -> S
     return (DEVICE_CLASS_PREFIX + new.metadata.name, name) if old is None else (name,)
 
 
+def _distinct(capacity: Int64s) -> Int64s:
+    """The capacities of all nodes, or a single one if all are the same entry, which takes no pass over the nodes."""
+    return capacity[:1] if capacity.strides == (0,) else capacity
+
+
 # -- scoring -------------------------------------------------------------------------------------------------------
 
 
@@ -423,18 +425,19 @@ class _AllocationScorer(ResourceScorer):
     def __init__(self, *, scores_free: bool) -> None:
         self._scores_free = scores_free
 
-    def _scored_amount(self, capacity: Int64s, used: Int64s) -> Int64s:
-        """The amount of a resource whose fraction of the capacity is the score, in the array of used amounts."""
+    def _scored_amount(self, capacity: Int64s, used: Int64s, request: int) -> Int64s:
+        """The amount of a resource whose fraction of the capacity is the score."""
         if not self._scores_free:
+            used = used + request
             return np.minimum(used, capacity, out=used)
-        free: Int64s = np.subtract(capacity, used, out=used)
+        free: Int64s = (capacity - request) - used
         return np.maximum(free, 0, out=free) if free[free.argmin()] < 0 else free
 
     def score_nodes(self, usages: Sequence[ResourceUsage]) -> Int64s:
         total: Int64s | None = None
         weights: Any = 0
-        for capacity, used, weight in usages:
-            percent = self._scored_amount(capacity, used)
+        for capacity, used, request, weight in usages:
+            percent = self._scored_amount(_distinct(capacity), used, request)
             percent *= MAX_SCORE
             everywhere = capacity[0 if capacity.strides == (0,) else capacity.argmin()] > 0
             percent //= capacity if everywhere else np.maximum(capacity, 1)
@@ -481,8 +484,8 @@ class _RequestedToCapacityRatio(ResourceScorer):
     def score_nodes(self, usages: Sequence[ResourceUsage]) -> Int64s:
         total: Any = 0
         weights: Any = 0
-        for capacity, used, weight in usages:
-            scores = np.where(capacity > 0, self._shape.scores(used, capacity), 0)
+        for capacity, used, request, weight in usages:
+            scores = np.where(capacity > 0, self._shape.scores(used + request, capacity), 0)
             total += scores * weight
             weights += (scores > 0) * weight
         mean = total / np.maximum(weights, 1)
