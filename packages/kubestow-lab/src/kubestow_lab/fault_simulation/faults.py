@@ -61,7 +61,9 @@ class Faults:
         self.active = True
         #: The time until which bindings of a pod are forbidden, by uid.
         self._forbidden: dict[str, float] = {}
-        drawn = {fault: self.random.choice(RATES) for fault in Fault if fault is not Fault.BOUND_FIRST}
+        drawn: dict[Fault, float] = {
+            fault: self.random.choice(RATES) for fault in Fault if fault is not Fault.BOUND_FIRST
+        }
         drawn[Fault.BOUND_FIRST] = Random(f"{seed} bound first").choice(_RATES_OF_BOUND_FIRST)
         self._probabilities = drawn | dict(rates)
 

@@ -15,7 +15,6 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin, Permission, PermitPlugin, Plugin, PostBindPlugin, PreBindPlugin
 from kubestow.framework.status import Verdict
 
-
 #: Workloads in which a pod ends within the attempt of another, that end amid attempts, and with calls at equal times.
 CLOSE_CALLS = (20015, 30008, 50071)
 
