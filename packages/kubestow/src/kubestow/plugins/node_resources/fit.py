@@ -200,8 +200,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         for name, amount, bit in fit.requests:
             allocatable = nodes.allocatable(name)
             requested = nodes.requested(name)
-            insufficient = requested > _distinct(allocatable) - amount
-            for position in extreme:  # a difference of negative amounts may not fit into 64 bits
+            # Every ordinary node has room for a request below the negative of its largest amount.
+            insufficient = requested > _distinct(allocatable) - max(amount, -BEYOND_ORDINARY)
+            for position in extreme:  # a difference of extreme amounts may not fit into 64 bits
                 insufficient[position] = allocatable.item(position) - requested.item(position) < amount
             if self._devices.is_backed(name):
                 insufficient &= allocatable > 0  # on other nodes DynamicResources allocates devices

@@ -90,6 +90,14 @@ def test_a_negative_request_takes_nothing_and_counts_as_negative_on_its_node() -
     assert harness.feasible(pod("p", cpu="2", memory="1")) == {"a"}
 
 
+@pytest.mark.parametrize("amount", ["-1", "-9007199254740993", f"-{MOST}", "-1e30"])
+def test_every_node_has_room_for_a_negative_request_however_large(amount: str) -> None:
+    sizes = {"small": "4", "large": str(2**53 - 1), "extreme": str(MOST)}
+    nodes = [node(name, allocatable={"example.com/card": size}) for name, size in sizes.items()]
+    harness = PluginHarness([*nodes, node("without")])
+    assert harness.feasible(pod("p", requests={"example.com/card": amount})) == {*sizes, "without"}
+
+
 @pytest.mark.parametrize("others", [0, 2])
 def test_the_sums_of_a_node_saturate_and_are_exact_again_when_pods_leave(others: int) -> None:
     """``others`` are further nodes, with which the plugins compute in arrays."""
