@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-
+from contrib_tests.recorded_tables import RecordedTables
 from kubestow.api.core import Node
 from kubestow.api.meta import convert
 from kubestow_contrib.kueue.admission_state import AdmissionState
@@ -23,24 +20,8 @@ T = TypeVar("T")
 #: What now is in all cases.
 NOW = 1767225600.0
 
-TABLES = Path(__file__).parent / "tables"
-
-
-@cache
-def cases_of(table: str) -> list[dict[str, Any]]:
-    """All cases of a table."""
-    cases: list[dict[str, Any]] = json.loads((TABLES / f"{table}.json").read_text())["cases"]
-    return cases
-
-
-def parameters(table: str, different: Mapping[int, str] | None = None) -> list[Any]:
-    """The cases of a table as parameters; those that are ``different`` here, by number, are skipped for a reason."""
-    found = []
-    for case in cases_of(table):
-        reason = (different or {}).get(case["number"])
-        marks = [] if reason is None else [pytest.mark.skip(reason)]
-        found.append(pytest.param(case, id=f"{table}-{case['number']}-{case['digest']}", marks=marks))
-    return found
+TABLES = RecordedTables(Path(__file__).parent / "tables")
+cases_of, parameters = TABLES.cases_of, TABLES.parameters
 
 
 def objects(kind: type[T], manifests: Iterable[Any] | None) -> list[T]:

@@ -20,7 +20,7 @@ Case = dict[str, Any]
 
 @cache
 def _nodes() -> list[list[dict[str, Any]]]:
-    nodes: list[list[dict[str, Any]]] = json.loads((TABLES / "topology.json").read_text())["nodes"]
+    nodes: list[list[dict[str, Any]]] = json.loads((TABLES.folder / "topology.json").read_text())["nodes"]
     return nodes
 
 

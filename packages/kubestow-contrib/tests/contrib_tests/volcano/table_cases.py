@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
+from contrib_tests.recorded_tables import Case, RecordedTables
 from contrib_tests.volcano.objects import GROUP
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
@@ -24,9 +22,8 @@ from kubestow_contrib.volcano.pod_groups import VOLCANO, PodGroup
 from kubestow_contrib.volcano.queues import Queue
 from kubestow_contrib.volcano.volcano import Volcano
 
-Case = Mapping[str, Any]
-
-TABLES = Path(__file__).parent / "tables"
+_TABLES = RecordedTables(Path(__file__).parent / "tables")
+cases_of, parameters = _TABLES.cases_of, _TABLES.parameters
 
 #: The functions of plugins that a case enables; all others are disabled.
 _FUNCTIONS = (
@@ -34,23 +31,6 @@ _FUNCTIONS = (
     *("enablePreemptive", "enablePredicate", "enableNodeOrder", "enableJobEnqueued", "enableJobStarving"),
     *("enabledOverused", "enabledAllocatable", "enableJobReady", "enableJobPipelined"),
 )
-
-
-@cache
-def cases_of(table: str) -> list[Case]:
-    """All cases of a table."""
-    cases: list[Case] = json.loads((TABLES / f"{table}.json").read_text())["cases"]
-    return cases
-
-
-def parameters(table: str, different: Mapping[int, str] | None = None) -> list[Any]:
-    """The cases of a table as parameters; those that are ``different`` here, by number, are skipped for a reason."""
-    found = []
-    for case in cases_of(table):
-        reason = (different or {}).get(case["number"])
-        marks = [] if reason is None else [pytest.mark.skip(reason)]
-        found.append(pytest.param(case, id=f"{table}-{case['number']}-{case['digest']}", marks=marks))
-    return found
 
 
 def group_of(pod: Mapping[str, Any]) -> str:

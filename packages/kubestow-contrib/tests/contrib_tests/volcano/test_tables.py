@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from contrib_tests.recorded_tables import Case
 from contrib_tests.volcano.objects import member, pod_group, profile, queue
-from contrib_tests.volcano.table_cases import Case, cases_of, group_of, parameters, session_of
+from contrib_tests.volcano.table_cases import cases_of, group_of, parameters, session_of
 from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import convert
 from kubestow.testing import PluginHarness, SchedulerHarness, in_virtual_time, node
