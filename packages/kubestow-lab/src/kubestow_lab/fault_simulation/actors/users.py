@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -352,7 +352,7 @@ class Users:
     def create_pods_behind_another(self) -> None:
         """Create a pod that waits on Permit, and one that fits on its node only without it; then delete the first."""
         self._server.put(_late_node(_FULL, cpu="2"))
-        first = self._create_late_pod("first", _FULL, cpu="2", priority=1000, annotations={WAITS_ON_PERMIT: "60"})
+        first = self._create_late_pod("first", _FULL, cpu="2", priority=1000, labels={WAITS_ON_PERMIT: "60"})
         self._create_late_pod("second", _FULL, cpu="2")
         self._delete_later(first)
 
@@ -368,16 +368,14 @@ class Users:
     def _delete_later(self, pod: Pod) -> None:
         asyncio.get_running_loop().call_later(_DELETED_AFTER, self._server.delete, pod_reference(pod))
 
-    def _create_late_pod(
-        self, name: str, node_name: str, *, annotations: Mapping[str, str] | None = None, **fields: Any
-    ) -> Pod:
+    def _create_late_pod(self, name: str, node_name: str, **fields: Any) -> Pod:
         created: Pod = self._server.put(
             pod(
                 name,
                 **({"cpu": "100m", "node_selector": {"kubernetes.io/hostname": node_name}} | fields),
                 tolerations=[{"key": "late", "operator": "Exists"}],
                 scheduler=self._scheduler_names[1],
-                metadata={"uid": f"uid-{name}", "generation": 1, "annotations": annotations or {}},
+                metadata={"uid": f"uid-{name}", "generation": 1},
                 spec={"preemptionPolicy": "Never"},
                 status={"phase": "Pending"},
             )

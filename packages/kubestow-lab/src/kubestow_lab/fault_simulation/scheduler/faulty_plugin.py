@@ -27,7 +27,7 @@ from kubestow_lab.fault_simulation.recording import RecordedFaults, ReplayedFaul
 
 NAME = "FaultyPlugin"
 WAITS_ON_PERMIT = "example.org/waits-on-permit"
-"""The annotation of pods that wait on Permit whatever the faults, with the seconds."""
+"""The label of pods that wait on Permit whatever the faults, with the seconds; a flight record keeps no annotation."""
 
 #: The time limit of the plugin in seconds, and how long a hanging call takes.
 _TIME_LIMIT, _HANG = 45.0, 1e6
@@ -87,7 +87,7 @@ def faulty_plugin(faults: Faults | RecordedFaults | ReplayedFaults, ledger: Rese
             maybe_raise("Permit")
             if (rejected := rejection()) is not None:
                 return Permission(rejected)
-            if (seconds := pod.metadata.annotations.get(WAITS_ON_PERMIT)) is not None:
+            if (seconds := pod.metadata.labels.get(WAITS_ON_PERMIT)) is not None:
                 return Permission(Status(Code.WAIT), float(seconds))
             if faults.occurs(Fault.DELAYS):
                 return Permission(Status(Code.WAIT), faults.random.choice((0.0, 0.5, 5.0, 60.0)))
