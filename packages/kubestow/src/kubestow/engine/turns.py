@@ -141,10 +141,7 @@ class Turns(Concurrency):
 
         As any turn, it drops the timers that are cancelled: the order of equal times depends on when that is done.
         """
-        timers = self._timers
-        while timers and timers[0].is_cancelled:
-            heapq.heappop(timers)
-        return not self._due and not (timers and timers[0] < self._now + _CLOCK_RESOLUTION)
+        return self.next_call() >= self._now + _CLOCK_RESOLUTION
 
     def turn(self) -> None:
         """Make the calls that are due; if there are none, let time pass to the next timer first.

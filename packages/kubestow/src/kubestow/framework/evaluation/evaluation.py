@@ -30,7 +30,7 @@ from kubestow.cluster.changes.journal import ANY_CHANGE, FEW_ROWS, NEVER, Genera
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.diagnosis import Diagnosis, Rejection
 from kubestow.framework.evaluation.feasibility import (
     CycleFilterRunner,
     Feasibility,
@@ -490,19 +490,17 @@ class Evaluation:
             found.passing = found.passing & ~rejection.where
         if rejections:
             found.count, found.ranked_in = int(np.count_nonzero(found.passing)), 0
-        for rejection in rejections if found.count else found.nominated_rejections:
-            if (error := _first_error(cluster, rejection.plugin, rejection.verdict, rejection.where)) is not None:
-                return _failed(cluster, filters, error)
-        return found
+        error = _first_error(cluster, rejections if found.count else found.nominated_rejections)
+        return found if error is None else _failed(cluster, filters, error)
 
     def _filter_in_turn(self, pod: PodInfo, filters: CycleFilterRunner, candidates: Mask) -> Feasibility:
         """Filter the candidates with their nominated pods, and those that pass, with one filter after the other."""
         cluster = self._cluster
         passing = candidates
         found = Feasibility(candidates, 0, filters, candidates=candidates)
+        if (error := _first_error(cluster, found.nominated_rejections)) is not None:
+            return _failed(cluster, filters, error)
         for rejection in found.nominated_rejections:
-            if (error := _first_error(cluster, rejection.plugin, rejection.verdict, rejection.where)) is not None:
-                return _failed(cluster, filters, error)
             passing = passing & ~rejection.where
         verdicts: list[tuple[str, Verdict, Mask]] = []
         for results in self._filters:
@@ -515,8 +513,8 @@ class Evaluation:
                 verdict, passes = results.verdict, results.passes
             if verdict is None or passes is None:
                 continue
-            error = _first_error(cluster, results.plugin.name, verdict, passing & ~passes)
-            if error is not None:
+            rejection = Rejection(results.plugin.name, passing & ~passes, verdict)
+            if (error := _first_error(cluster, [rejection])) is not None:
                 return _failed(cluster, filters, error)
             verdicts.append((results.plugin.name, verdict, passes))
             passing = passing & passes
@@ -633,13 +631,15 @@ def _rejected(total: int, filters: CycleFilterRunner, pre_filtered: PreFiltered,
     return Feasibility(nothing, 0, filters, diagnosis=diagnosis)
 
 
-def _first_error(cluster: Cluster, plugin: str, verdict: Verdict, where: Mask) -> Status | None:
-    """The error of the first of some rows that has one, in the order in which the nodes were added."""
-    if not verdict.has_errors:
-        return None
-    rows = np.flatnonzero(where)
-    for row in rows[np.argsort(cluster.nodes.sequence.values[rows])]:
-        status = verdict.status(int(row))
-        if status.code is Code.ERROR:
-            return Status(Code.ERROR, (f'running "{plugin}" filter plugin: {status.message}',), plugin)
+def _first_error(cluster: Cluster, rejections: Iterable[Rejection]) -> Status | None:
+    """The error of the first plugin that has one on a rejected node, and there of the node that was added first."""
+    for rejection in rejections:
+        plugin, verdict = rejection.plugin, rejection.verdict
+        if not verdict.has_errors:
+            continue
+        rows = np.flatnonzero(rejection.where)
+        for row in rows[np.argsort(cluster.nodes.sequence.values[rows])].tolist():
+            status = verdict.status(row)
+            if status.code is Code.ERROR:
+                return Status(Code.ERROR, (f'running "{plugin}" filter plugin: {status.message}',), plugin)
     return None

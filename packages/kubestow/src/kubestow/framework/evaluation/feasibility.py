@@ -79,15 +79,12 @@ class CycleFilterRunner:
 
     def nominated_rejections(self, among: Mask) -> list[Rejection]:
         """The rejections among some rows (bool, one per node) that are due to nominated pods."""
-        if not self._cluster.has_nominations:
-            return []
-        table = self._cluster.nodes
-        rows = np.flatnonzero(table.nominated_count.values)
-        if not among[rows].any():
+        if not self._cluster.has_nominations or not among[self._nominated_rows].any():
             return []
         rows, others = self._nominated
         some = np.flatnonzero(among[rows])
-        return self._rejections(Nodes(table, rows[some]).with_pod_changes(others.select(some))) if len(some) else []
+        nodes = Nodes(self._cluster.nodes, rows[some])
+        return self._rejections(nodes.with_pod_changes(others.select(some))) if len(some) else []
 
     def still_pass(self, nodes: Nodes) -> Mask:
         """Which nodes pass (bool, one per node), given that they passed before and only their pods have changed."""
@@ -124,11 +121,14 @@ class CycleFilterRunner:
     # -- nominated pods --------------------------------------------------------------------------------------------
 
     @cached_property
+    def _nominated_rows(self) -> NDArray[np.intp]:
+        """The rows with nominated pods of any priority."""
+        return np.flatnonzero(self._cluster.nodes.nominated_count.values)
+
+    @cached_property
     def _nominated(self) -> tuple[NDArray[np.intp], PodChanges]:
         """The rows with nominated pods of no lower priority, this pod excepted, and those pods, one run per row."""
-        table = self._cluster.nodes
-        rows = np.flatnonzero(table.nominated_count.values)
-        pods = table.nominated
+        rows, pods = self._nominated_rows, self._cluster.nodes.nominated
         slots, offsets = pods.slots_on(rows.tolist())
         counts = pods.priority[slots] >= self._pod.priority
         own = pods.slot(self._pod.uid)
