@@ -57,11 +57,11 @@ def _without_repetitions(events: Iterable[tuple[float, int, str]]) -> Iterator[s
     """The lines of the story. What happens in the same words again and again is one line, with a count."""
     events = list(events)
     times = Counter(text for _, _, text in events)
-    told: set[str] = set()
+    printed: set[str] = set()
     for time, _, text in events:
-        if text in told and not text.startswith(">"):
+        if text in printed and not text.startswith(">"):
             continue
-        told.add(text)
+        printed.add(text)
         again = f" ({times[text]} times in all)" if times[text] > 1 and not text.startswith(">") else ""
         yield f"{time:9.3f}  {text}{again}"
 
