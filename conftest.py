@@ -43,6 +43,13 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """The processes of a run with ``-n auto``: two more than cores, since many tests wait for processes they start."""
+    cores = len(os.sched_getaffinity(0))
+    return cores + min(cores, 2)
+
+
 @pytest.fixture(scope="module")
 def only_own_garbage() -> Iterator[None]:
     """The garbage collector looks at what the tests of a module create, and not at what thousands before have left."""
