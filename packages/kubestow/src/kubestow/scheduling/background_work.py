@@ -42,7 +42,8 @@ class BackgroundTasks:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work; whatever it raises is logged."""
-        self.start(_logged(work, "background work"))
+        task = self.start(_logged(work, "background work"))
+        task.add_done_callback(lambda _: work.close())  # one cancelled before its first step has not awaited it
 
 
 class PeriodicWork:

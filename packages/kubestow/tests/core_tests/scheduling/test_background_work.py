@@ -1,7 +1,9 @@
-"""Work that plugins repeat in the background, and changes of their own data that they report."""
+"""Work in the background: what plugins repeat, with changes of their own data that they report, and single tasks."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
 
 import numpy as np
@@ -12,6 +14,7 @@ from kubestow.errors import Unreachable
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
+from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.testing import in_virtual_time, node, pod
 
 OPENING = "Opening"
@@ -90,3 +93,20 @@ def test_work_ends_with_the_scheduler() -> None:
     (profile,) = harnesses[0].scheduler.profiles.values()
     (door,) = (plugin for plugin in profile.plugins if isinstance(plugin, Door))
     assert door.runs == 1
+
+
+async def test_work_that_is_cancelled_before_it_begins_is_closed() -> None:
+    """Python would warn on standard error that it was never awaited."""
+    tasks = BackgroundTasks()
+    work = _nothing()
+    tasks.spawn(work)
+
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(list(tasks))
+
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+
+
+async def _nothing() -> None:
+    """Work that ends at once."""
