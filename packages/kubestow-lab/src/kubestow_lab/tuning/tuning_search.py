@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.machinery import PathFinder
+from multiprocessing import current_process
 from random import Random
 
 from kubestow import config
@@ -184,8 +185,8 @@ def _gathered(results: Iterator[Figures | str], executor: Executor | None) -> It
 def _forking_pool(problem: _Problem, count: int | None) -> ForkingPool | None:
     """A pool of processes, one for each core that this process may use unless ``count`` is given.
 
-    None if the runs are to be made in this process: if there should be only one and the cluster is not large, or if
-    other processes cannot import the plugins.
+    None if the runs are to be made in this process: if there should be only one and the cluster is not large, if other
+    processes cannot import the plugins, or if there can be none.
     """
     # A module that was loaded from a file is known in this process only.
     packages = {plugin.__module__.partition(".")[0] for plugin in problem.plugins}
@@ -193,8 +194,8 @@ def _forking_pool(problem: _Problem, count: int | None) -> ForkingPool | None:
         return None
     count = usable_cores() if count is None else count
     is_large = len(problem.cluster.nodes) + len(problem.cluster.pods) >= _LARGE
-    if not hasattr(os, "fork") or (count == 1 and not is_large):
-        return None
+    if not hasattr(os, "fork") or current_process().daemon or (count == 1 and not is_large):
+        return None  # a daemonic process may have no children
     return ForkingPool(count, _load, problem, preload=__name__)
 
 
