@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -137,6 +138,7 @@ def _answer_call(connection: Connection, made: Any) -> None:
         answer = "", function(made, *arguments, **named)
     except Exception:
         answer = traceback.format_exc(), None
+    sys.stdout.flush()  # what plugins have printed
     try:
         connection.send(answer)
     except OSError:  # no one waits for the result
