@@ -127,17 +127,28 @@ class RandomWorkload:
         started = f"2025-12-31T00:00:{number:02d}Z"
         return self._pod(f"placed-{number}", node=node, status={"startTime": started})
 
-    def run(self, driver: str) -> SimulationResult:
-        """The result with a driver; the input is the same each time."""
-        options = replace(self.options, driver=driver)
+    def simulation(self, driver: str = "auto") -> Simulation:
+        """The simulation with a driver."""
         return Simulation(
             self.cluster,
             self.arrivals,
             self.configuration,
             self.plugins,
-            options=options,
+            options=replace(self.options, driver=driver),
             emulated_version=self.version,
-        ).run()
+        )
+
+    def run(self, driver: str) -> SimulationResult:
+        """The result with a driver; the input is the same each time."""
+        return self.simulation(driver).run()
+
+    def run_on_loaded(self, configuration: Any = None) -> SimulationResult:
+        """The result on the cluster as a scheduler with another configuration has listed it."""
+        simulation = self.simulation()
+        other = Simulation(self.cluster, configuration=configuration, gates=simulation.gates)
+        loaded = other.load_cluster()
+        assert loaded is not None
+        return simulation.run(loaded=loaded)
 
 
 def assert_same(found: SimulationResult, expected: SimulationResult) -> None:

@@ -97,8 +97,8 @@ def drivers(workloads: int = 1000, first: int = 0, traces: Path | None = None) -
     """Whether the engine has the results of the whole scheduler: placements, order, messages, and objects.
 
     Random workloads (the first has the seed ``--first``) with preemption, spread, affinity, ports, gates, several minor
-    versions and limits of time; and with ``--traces`` every pod list of openb in that folder. Fails at the first
-    difference.
+    versions and limits of time; and with ``--traces`` every pod list of openb in that folder. The engine runs the
+    random ones twice, the second time on a cluster that another scheduler has listed. Fails at the first difference.
     """
     for seed in range(first, first + workloads):
         workload = RandomWorkload(seed)
@@ -106,6 +106,7 @@ def drivers(workloads: int = 1000, first: int = 0, traces: Path | None = None) -
         try:
             assert found.run["driver"] == "engine", found.run
             assert_same(found, workload.run("scheduler"))
+            assert_same(workload.run_on_loaded(), found)
         except AssertionError as error:
             sys.exit(f"the random workload with seed {seed}: {error}")
     yield "random workloads with equal results", {"": workloads}

@@ -11,7 +11,12 @@ from kubestow.errors import InputError, InvalidQuantity
 @click.command()
 @click.argument("policy", metavar="FILE:NAME")
 @click.option("--suite", default="openb-small", show_default=True, help="The problems: openb-small, openb-full.")
-@click.option("--timeout", default="60s", show_default=True, help="Wall clock for all seeds, such as 90s or 2m.")
+@click.option(
+    "--timeout",
+    default="60s",
+    show_default=True,
+    help="Wall clock of the policy's process, its start included, for all seeds together, such as 90s or 2m.",
+)
 @click.option("--memory", default="2Gi", show_default=True, help="Address space of the policy's process.")
 @click.option("--held-out", is_flag=True, help="Use the seeds for publication, not those for search.")
 @output_option(*OUTPUTS)

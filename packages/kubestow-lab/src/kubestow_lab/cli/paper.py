@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import textwrap
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
+
+if TYPE_CHECKING:
+    from kubestow_lab.papers.paper import Paper
+
+#: The greatest width of the list, and the column in which the text of each paper begins.
+_WIDTH, _TEXT = 120, 11
 
 
 @click.command()
@@ -41,23 +51,25 @@ def paper(
     The exit status is 1 if a number differs by more than the paper's tolerance.
     """
     from kubestow.reports.model import Table
-    from kubestow.reports.text import View, as_markdown
+    from kubestow.reports.text import as_markdown
     from kubestow_lab.papers.paper import PAPERS, find_paper, reproduce
 
     if show_list == (name is not None):
         raise click.UsageError("expected either the name of a paper or --list")
     form, target = output
     if name is None:
-        table = Table("paper", "title", "workloads", "data", right=())
-        for each in PAPERS.values():
-            table.add(each.name, each.title, ", ".join(each.workloads), each.download)
+        if form == "markdown":
+            table = Table("paper", "title", "workloads", "data", right=())
+            for each in PAPERS.values():
+                table.add(each.name, each.title, ", ".join(each.workloads), each.download)
+            emit(as_markdown([table]), target)
+            return 0
         listed = [
             {"name": each.name, "title": each.title, "workloads": list(each.workloads)} for each in PAPERS.values()
         ]
-        if form == "markdown":
-            emit(as_markdown([table]), target)
-        else:
-            print_result(lambda: {"kind": "PaperList", "papers": listed}, View([table]), form, target)
+        width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 0)).columns)
+        text = "\n".join(_lines(PAPERS.values(), width))
+        print_result(lambda: {"kind": "PaperList", "papers": listed}, text, form, target)
         return 0
     found = find_paper(name)
     kept = nullcontext(str(directory)) if directory else tempfile.TemporaryDirectory(prefix="kubestow-paper-")
@@ -76,3 +88,16 @@ def paper(
     else:
         print_result(result.as_json, result, form, target)
     return int(not result.is_within)
+
+
+def _lines(papers: Iterable[Paper], width: int) -> Iterator[str]:
+    """What people see of the list, in lines of at most ``width`` characters but for long words."""
+    for each in papers:
+        texts = each.title, f"Workloads: {', '.join(each.workloads)}", f"Data: {each.download}"
+        lines = [
+            line
+            for text in texts
+            for line in textwrap.wrap(text, max(width - _TEXT, 1), break_long_words=False, break_on_hyphens=False)
+        ]
+        yield f"{each.name:{_TEXT}}{lines[0]}"
+        yield from (f"{'':{_TEXT}}{line}" for line in lines[1:])

@@ -57,7 +57,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``seconds`` of wall clock for all seeds, and bytes of ``memory`` (address space)."""
+    """``seconds`` of wall clock from the start of the process to its answer, for all seeds together.
+
+    ``memory`` are bytes of address space.
+    """
 
     seconds: float = 60.0
     memory: int = 2 << 30

@@ -16,16 +16,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import platform
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,9 @@ from kubestow.version import VERSION
 from kubestow_lab.experiments.experiment_file import Experiment, Run, as_data
 from kubestow_lab.metrics.energy_and_cost import NodeUsage
 from kubestow_lab.metrics.run_metrics import metrics_of
-from kubestow_lab.process_pool import process_pool
+from kubestow_lab.process_pool import ForkingPool, usable_cores
 from kubestow_lab.simulation.arrivals import Arrivals
+from kubestow_lab.simulation.loaded_cluster import LoadedCluster
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.simulation.simulation_result import write_parquet
 
@@ -83,7 +83,10 @@ def run_experiment(
     for number, record in enumerate(records.values(), start=1):
         ended(record, number, len(runs))
     missing = [run for run in runs if run not in records]
-    pool = process_pool(processes, preload=__name__) if len(missing) > 1 else None
+    count = usable_cores() if processes is None else processes
+    pool = None
+    if count > 1 and len(missing) > 1:
+        pool = ForkingPool(count, Inputs.read, experiment, missing, preload=__name__)
     with pool or nullcontext():
         for record in _ended_runs(experiment, folder, missing, pool):
             records[record.run] = record
@@ -92,15 +95,15 @@ def run_experiment(
 
 
 def _ended_runs(
-    experiment: Experiment, folder: Path, runs: Sequence[Run], pool: Executor | None
+    experiment: Experiment, folder: Path, runs: Sequence[Run], pool: ForkingPool | None
 ) -> Iterator[RunRecord]:
     """The records of runs as they end. Raises InputError if a process is killed."""
-    encoded = pickle.dumps(experiment, pickle.HIGHEST_PROTOCOL)
     if pool is None:
+        inputs = Inputs(experiment)
         for run in runs:
-            yield _run(encoded, folder, run)
+            yield _run(inputs, folder, run)
         return
-    futures = [pool.submit(_run, encoded, folder, run) for run in runs]
+    futures = [pool.submit(_run, folder, run) for run in runs]
     try:
         for future in as_completed(futures):
             yield future.result()
@@ -112,13 +115,13 @@ def _ended_runs(
             future.cancel()
 
 
-def _run(encoded: bytes, folder: Path, run: Run) -> RunRecord:
-    """Run one simulation of an encoded experiment, and write its folder."""
+def _run(inputs: Inputs, folder: Path, run: Run) -> RunRecord:
+    """Run one simulation of an experiment, and write its folder."""
     target, partial = folder / RUNS / run.name, folder / RUNS / (run.name + _PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        record = _simulate(encoded, partial, run)
+        record = _simulate(inputs, partial, run)
     except KubestowError as error:
         record = RunRecord(run, error=str(error))
     _write_json(partial / RUN, {**asdict(record), "remarks": list(record.remarks)})
@@ -127,20 +130,11 @@ def _run(encoded: bytes, folder: Path, run: Run) -> RunRecord:
     return record
 
 
-def _simulate(encoded: bytes, folder: Path, run: Run) -> RunRecord:
-    experiment = _decoded(encoded)
-    cluster, given = _workload(encoded, experiment.source_of(run))
+def _simulate(inputs: Inputs, folder: Path, run: Run) -> RunRecord:
+    experiment = inputs.experiment
+    cluster, given = inputs.workload(run)
     cluster, arrivals = experiment.ordered(run, cluster, given)
-    scheduler = experiment.scheduler(run.policy)
-    simulation = Simulation(
-        cluster,
-        arrivals,
-        scheduler.configuration,
-        scheduler.plugins,
-        scheduler.gates,
-        options=experiment.options(run),
-    )
-    result = simulation.run()
+    result = _simulation(experiment, run, cluster, arrivals).run(loaded=inputs.loaded.get(experiment.source_of(run)))
     if result.plugin_failures:
         return RunRecord(run, error=str(result.plugin_failures[0]), remarks=result.remarks)
     document = experiment.document
@@ -153,17 +147,57 @@ def _simulate(encoded: bytes, folder: Path, run: Run) -> RunRecord:
     return RunRecord(run, metrics_digest(values), remarks=result.remarks)
 
 
-@lru_cache(maxsize=1)
-def _decoded(encoded: bytes) -> Experiment:
-    """The experiment, decoded once per process."""
-    experiment: Experiment = pickle.loads(encoded)
-    return experiment
+def _simulation(experiment: Experiment, run: Run, cluster: ClusterObjects, arrivals: Arrivals) -> Simulation:
+    scheduler = experiment.scheduler(run.policy)
+    return Simulation(
+        cluster,
+        arrivals,
+        scheduler.configuration,
+        scheduler.plugins,
+        scheduler.gates,
+        options=experiment.options(run),
+    )
 
 
-@lru_cache(maxsize=1)
-def _workload(encoded: bytes, run: Run) -> tuple[ClusterObjects, Arrivals]:
-    """The cluster and the pods of a run; most runs have those of the run before."""
-    return _decoded(encoded).workload(run)
+@dataclass(slots=True)
+class Inputs:
+    """The clusters and pods of an experiment, read once for all runs that have them in common.
+
+    Without ``read`` those of the latest run are kept. ``loaded`` are the clusters that a scheduler has listed, of which
+    each serves one run of this process.
+    """
+
+    experiment: Experiment
+    workloads: dict[Run, tuple[ClusterObjects, Arrivals]] = field(default_factory=dict)
+    loaded: dict[Run, LoadedCluster | None] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, experiment: Experiment, runs: Sequence[Run]) -> Inputs:
+        """Read what more than one run needs, but for samples, which depend on the seed and take no time.
+
+        Clusters are listed for policies without plugins of their own, whose modules may start threads.
+        """
+        inputs = cls(experiment)
+        needed = Counter(source for run in runs if not (source := experiment.source_of(run)).seed)
+        in_tree = {policy.name for policy in experiment.document.policies if not policy.plugins}
+        for run in runs:
+            source = experiment.source_of(run)
+            with suppress(KubestowError):  # the runs fail with it, each with a record of its own
+                if needed[source] > 1 and source not in inputs.workloads:
+                    inputs.workloads[source] = experiment.workload(source)
+                if source in inputs.workloads and source not in inputs.loaded and run.policy in in_tree:
+                    simulation = _simulation(experiment, run, *inputs.workloads[source])
+                    inputs.loaded[source] = simulation.load_cluster()
+        return inputs
+
+    def workload(self, run: Run) -> tuple[ClusterObjects, Arrivals]:
+        """The cluster and the pods of a run, as they are in the files. Raises InputError."""
+        source = self.experiment.source_of(run)
+        found = self.workloads.get(source)
+        if found is None:
+            found = self.experiment.workload(source)
+            self.workloads = {source: found}
+        return found
 
 
 def metrics_digest(values: Mapping[str, float]) -> str:

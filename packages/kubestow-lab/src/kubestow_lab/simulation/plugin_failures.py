@@ -81,6 +81,11 @@ class _Records(logging.Handler):
         #: The message of the first error, "" without errors.
         self.first_error = ""
 
+    @property
+    def any(self) -> bool:
+        """Whether there is any record."""
+        return bool(self._records)
+
     def emit(self, record: logging.LogRecord) -> None:
         self._records.append(record)
         if record.levelno >= logging.ERROR:

@@ -96,9 +96,13 @@ class _JointPods:
 
 
 class SimulatedCluster(MemoryAPI):
-    """An API server in memory with controllers; pods end by the ``timers``."""
+    """An API server in memory with controllers, for one run after another: each begins with :meth:`serve`."""
 
-    def __init__(
+    def __init__(self) -> None:
+        super().__init__()
+        self._volumes = VolumeController(self)
+
+    def serve(
         self,
         clock: Clock,
         timers: DepartureTimers,
@@ -108,11 +112,10 @@ class SimulatedCluster(MemoryAPI):
         replaces: bool = True,
         measurements: Measurements | None = None,
     ) -> None:
-        super().__init__()
+        """Begin a run with the objects that are here. Pods end by the ``timers``; none may have arrived before."""
         self._measurements = measurements
         self._clock, self._timers, self._listener = clock, timers, listener
         self._departures, self._replaces = departures, replaces
-        self._volumes = VolumeController(self)
         #: The arrivals of the pods that may end or be replaced, by uid.
         self._arrivals: dict[str, Arrival] = {}
         #: When which pods end, as a heap; those that were evicted before that included. Equal times keep their order.

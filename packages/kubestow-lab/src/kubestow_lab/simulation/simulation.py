@@ -43,6 +43,7 @@ from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.drivers import needs_event_loop
 from kubestow_lab.simulation.job_controller import JobController
+from kubestow_lab.simulation.loaded_cluster import LoadedCluster
 from kubestow_lab.simulation.node_metrics import Measurements
 from kubestow_lab.simulation.outcomes import OutcomeRecorder, OutcomeState, PodOutcome
 from kubestow_lab.simulation.plugin_failures import collect_failures, hold_back_records
@@ -136,17 +137,44 @@ class Simulation:
         """All plugin classes by name."""
         return SchedulerOptions(plugins=self.plugins, gates=self.gates).registry()
 
-    def run(self, progress: Callable[[SimulationProgress], None] = lambda progress: None) -> SimulationResult:
+    def load_cluster(self) -> LoadedCluster | None:
+        """The cluster, listed by a scheduler, for a run of this or another simulation of it with the same gates.
+
+        None if it has to be listed by each scheduler. Raises PluginError when the constructor of a plugin fails.
+        """
+        if self.cluster.custom_resources or self.admission is not None:
+            return None
+        pending = [pod for pod in self.cluster.pods if not pod.spec.node_name]
+        unplaced = self.cluster.altered(pods=pending)
+        with gc_tuning.paused(), hold_back_records() as records:
+            begun = RunInTurns(replace(self, arrivals=Arrivals()))
+        if begun.turns.refusal or records.any:
+            return None
+        loaded = LoadedCluster(self.cluster, unplaced, self.gates, begun.api, begun.scheduler.listed)
+        return loaded if loaded.suits(begun.scheduler) else None
+
+    def run(
+        self,
+        progress: Callable[[SimulationProgress], None] = lambda progress: None,
+        *,
+        loaded: LoadedCluster | None = None,
+    ) -> SimulationResult:
         """Run to the end; ``progress`` is called now and then.
 
-        Also works where an event loop runs already, such as in a notebook. Raises PluginError when the constructor of
-        a plugin fails.
+        ``loaded`` is this simulation's cluster, loaded before (:meth:`load_cluster`); the run uses it up. Also works
+        where an event loop runs already, such as in a notebook. Raises PluginError when the constructor of a plugin
+        fails.
         """
+        simulation = self
+        if loaded is not None and self.admission is None and loaded.holds(self.cluster, self.arrivals, self.gates):
+            simulation = replace(self, cluster=loaded.unplaced)
+        else:
+            loaded = None
 
         def run() -> SimulationResult:
             options = self.options
             reason = needs_event_loop(
-                self.cluster,
+                simulation.cluster,
                 self.arrivals,
                 driver=options.driver,
                 recorder=self.recorder,
@@ -155,7 +183,9 @@ class Simulation:
             with gc_tuning.paused():
                 if not reason:
                     with hold_back_records() as records:
-                        in_turns = RunInTurns(self, progress)
+                        in_turns = RunInTurns(simulation, progress, loaded)
+                        if not in_turns.has_begun:
+                            in_turns = RunInTurns(self, progress)
                         done = in_turns.result()
                     reason = in_turns.turns.refusal or records.first_error
                     if done is not None and not reason:
@@ -197,6 +227,7 @@ class _Run:
         time: virtual_time.VirtualTimeLoop | Turns,
         scheduler_kind: Callable[..., Scheduler],
         concurrency: Concurrency = ASYNCIO,
+        loaded: LoadedCluster | None = None,
     ) -> None:
         self._simulation, self._options = simulation, simulation.options
         self._progress = progress
@@ -218,7 +249,8 @@ class _Run:
             self._queues = simulation.admission(clock.now().timestamp())
             admission, jobs = simulation.cluster.admission, simulation.arrivals.jobs
             listener = self._jobs = JobController(self._queues, jobs, admission, clock, time, recorder)
-        self._api = api = SimulatedCluster(
+        self.api = api = SimulatedCluster() if loaded is None else loaded.api
+        api.serve(
             clock,
             time,
             listener,
@@ -231,7 +263,7 @@ class _Run:
         given, ties = simulation, FirstByName() if options.ties == "name" else None
         objects = in_load_order((*given.cluster.objects, *given.arrivals.objects))
         placed = (pod for pod in given.cluster.pods if pod.spec.node_name)
-        for obj in (*given.cluster.nodes, *objects, *placed):
+        for obj in () if loaded is not None else (*given.cluster.nodes, *objects, *placed):
             api.put(obj)
         assert isinstance(given.configuration, config.KubeSchedulerConfiguration)
         self._scheduler = scheduler = scheduler_kind(
@@ -249,6 +281,7 @@ class _Run:
             gates=given.gates,
             pod_group_apis=find_pod_group_apis(),
             pod_max_in_unschedulable_pods=options.unschedulable_timeout,
+            listed=None if loaded is None else loaded.listed,
         )
         custom_resources = (*given.cluster.custom_resources, *given.arrivals.custom_resources)
         for obj in custom_objects(custom_resources, scheduler.custom_kinds):
@@ -301,16 +334,16 @@ class _Run:
         """
         self._timeline.sample(self._time.time())
         for arrival in self._pending:
-            self._api.arrive(arrival)
+            self.api.arrive(arrival)
         if self._jobs is not None:
-            self._jobs.start(self._api)
+            self._jobs.start(self.api)
         while True:
             if self._arriving:
                 time = self._arriving[0].time
                 if not (yield from self._wait_until(time)):
                     return True
                 while self._arriving and self._arriving[0].time <= time:
-                    self._api.arrive(self._arriving.popleft())
+                    self.api.arrive(self._arriving.popleft())
                 continue
             if not (yield from self._wait_until(self._time.time() + _CHECK_PERIOD)):
                 return True
@@ -323,7 +356,7 @@ class _Run:
 
     def _next_event(self) -> float | None:
         """When the next pod leaves, or something happens to a job; None if nothing does."""
-        times = (self._api.next_departure(), None if self._jobs is None else self._jobs.next_event())
+        times = (self.api.next_departure(), None if self._jobs is None else self._jobs.next_event())
         return min((time for time in times if time is not None), default=None)
 
     def _wait_until(self, time: float) -> Generator[float, None, bool]:
@@ -366,7 +399,7 @@ class _Run:
                 amount + self._recorder.placed.mean(name, now)
                 for name, amount in zip(self._timeline.resources, self._timeline.samples[0].requested, strict=True)
             ),
-            api=self._api,
+            api=self.api,
             remarks=tuple(self._remarks(outcomes.values(), settled)),
             run={
                 "emulatedVersion": str(self._simulation.gates.minor),
@@ -489,22 +522,35 @@ class _RunOnEventLoop(_Run):
 
 
 class RunInTurns(_Run):
-    """A run without an event loop, which can be made in parts."""
+    """A run without an event loop, which can be made in parts.
+
+    On a ``loaded`` cluster it only begins (:attr:`has_begun`) if that suits its scheduler.
+    """
 
     def __init__(
-        self, simulation: Simulation, progress: Callable[[SimulationProgress], None] = lambda progress: None
+        self,
+        simulation: Simulation,
+        progress: Callable[[SimulationProgress], None] = lambda progress: None,
+        loaded: LoadedCluster | None = None,
     ) -> None:
         self.turns = Turns()
         kind = partial(SchedulerInTurns, turns=self.turns)
-        super().__init__(simulation, progress, self.turns, kind, concurrency=self.turns)
+        super().__init__(simulation, progress, self.turns, kind, concurrency=self.turns, loaded=loaded)
         self._result: SimulationResult | None = None
         self._steps_left = self._steps()
         self._next_step: TurnTimer | None = None
         assert isinstance(self._scheduler, SchedulerInTurns)
-        self._in_turns = self._scheduler
+        self.scheduler = scheduler = self._scheduler
+        self.has_begun = loaded is None or loaded.suits(scheduler)
+        if not self.has_begun:
+            return
         with self._standing_in():
-            self._in_turns.begin(self._api.begin_watch)
-        self._api.report_pods_to(self._scheduler.handlers, self._scheduler.pods.get)
+            if loaded is None:
+                scheduler.begin(self.api.begin_watch)
+            else:
+                self.api.pass_watch_to(scheduler.handlers)
+                scheduler.begin_listed()
+        self.api.report_pods_to(scheduler.handlers, scheduler.pods.get)
         self.turns.call_soon(self._take_step)
 
     @contextmanager
@@ -523,7 +569,7 @@ class RunInTurns(_Run):
                 while self._result is None and not turns.refusal:
                     self._turn()
                 # What is in progress ends, as when a scheduler is shut down.
-                while self._in_turns.work_in_progress and not turns.refusal:
+                while self.scheduler.work_in_progress and not turns.refusal:
                     self._turn()
         finally:
             turns.close()
@@ -559,16 +605,16 @@ class RunInTurns(_Run):
 
     def _take_step(self) -> None:
         self._next_step = None
-        self._in_turns.begin_arrivals()
+        self.scheduler.begin_arrivals()
         try:
             seconds = next(self._steps_left)
         except StopIteration as end:
-            self._in_turns.handlers.queue_aside()
+            self.scheduler.handlers.queue_aside()
             self._result = self._collect(end.value)
-            self.turns.call_soon(self._in_turns.stop)
+            self.turns.call_soon(self.scheduler.stop)
         else:
             self._continue_after(seconds)
-        self._in_turns.end_arrivals()
+        self.scheduler.end_arrivals()
 
     def _continue_after(self, seconds: float) -> None:
         self._next_step = self.turns.continue_after(seconds, self._take_step)

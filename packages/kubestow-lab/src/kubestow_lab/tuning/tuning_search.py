@@ -7,12 +7,13 @@ seed and on earlier results alone: a generation has a fixed size, however many p
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
-from contextlib import nullcontext, suppress
+from concurrent.futures import BrokenExecutor, Executor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from multiprocessing import current_process
 from random import Random
@@ -22,9 +23,9 @@ from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.interface import Plugin
-from kubestow_lab.process_pool import process_pool, read_shared, shared_value
+from kubestow_lab.process_pool import ForkingPool, usable_cores
 from kubestow_lab.simulation.arrivals import Arrivals
-from kubestow_lab.simulation.forked_simulation import ForkedSimulation, NotForkable
+from kubestow_lab.simulation.loaded_cluster import LoadedCluster
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from kubestow_lab.tuning.objectives import check_objectives, measure
 from kubestow_lab.tuning.search_space import Candidate, SearchSpace
@@ -33,7 +34,8 @@ from kubestow_lab.tuning.tuning_result import Trial, TuningResult
 #: The trials of a generation, which are evaluated together.
 _GENERATION = 16
 _ATTEMPTS = 200
-#: A cluster is large with so many nodes and pods: to build it takes longer than to start a process.
+#: A cluster is large with so many nodes and pods: to put them into a scheduler takes longer than to fork a process that
+#: has done so.
 _LARGE = 5000
 Figures = tuple[float, ...]
 
@@ -69,43 +71,32 @@ class _Problem:
     space: SearchSpace
     objectives: tuple[str, ...]
     prices: dict[str, float]
-    runs: int
     simulation: SimulationOptions
 
-    def evaluate(self, candidate: Candidate | None) -> Figures | str:
-        """The objectives of a candidate, None for the base configuration; the message of an error."""
+    def evaluate(self, candidate: Candidate | None, run: int, loaded: LoadedCluster | None = None) -> Figures | str:
+        """The objectives of a run of a candidate, None for the base configuration; the message of an error.
+
+        ``loaded`` is the cluster as a scheduler has listed it, which is used up.
+        """
         try:
             tried: Configuration = self.base if candidate is None else self.space.document(self.base, candidate)
-            figures = self._figures(tried)
+            options = replace(self.simulation, seed=self.simulation.seed + run)
+            result = self._simulation(tried, options).run(loaded=loaded)
+            if result.plugin_failures:
+                return str(result.plugin_failures[0])
         except KubestowError as error:  # as text, because it may come from another process
             return str(error)
-        return tuple(sum(values) / len(values) for values in zip(*figures, strict=True))
+        return measure(result, self.objectives, self.prices)
 
-    def _figures(self, tried: Configuration) -> list[Figures]:
-        """The objectives of each run. The runs of a large cluster are forks of one that has not begun."""
-        seeds = [self.simulation.seed + run for run in range(self.runs)]
-        simulation = Simulation(self.cluster, self.arrivals, tried, self.plugins, self.gates, options=self.simulation)
-        measured = partial(measure, objectives=self.objectives, prices=self.prices)
-        if len(seeds) > 1 and _can_be_forked(simulation):
-            with suppress(NotForkable), ForkedSimulation(simulation) as begun:
-                figures = []
-                for seed in seeds:
-                    with begun.fork(seed=seed) as run:
-                        figures.append(run.evaluate(measured))
-                return figures
-        figures = []
-        for seed in seeds:
-            result = replace(simulation, options=replace(self.simulation, seed=seed)).run()
-            if result.plugin_failures:
-                raise KubestowError(str(result.plugin_failures[0]))
-            figures.append(measured(result))
-        return figures
+    def load_cluster(self) -> LoadedCluster | None:
+        """The cluster as a scheduler with the base configuration has listed it; None if each has to do so."""
+        try:
+            return self._simulation(self.base, self.simulation).load_cluster()
+        except KubestowError:  # of which the first run tells
+            return None
 
-
-def _can_be_forked(simulation: Simulation) -> bool:
-    """Whether a simulation is worth a process of its own, and this one may have such processes."""
-    is_large = len(simulation.cluster.nodes) + len(simulation.cluster.pods) >= _LARGE
-    return is_large and not current_process().daemon
+    def _simulation(self, tried: Configuration, options: SimulationOptions) -> Simulation:
+        return Simulation(self.cluster, self.arrivals, tried, self.plugins, self.gates, options=options)
 
 
 def tune(
@@ -147,24 +138,33 @@ def tune(
         space=space,
         objectives=tuple(objectives),
         prices=check_objectives(objectives, space, cluster),
-        runs=options.runs,
         simulation=options.simulation,
     )
     search = _Search(space, options)
-    own = _processes(processes, plugins) if executor is None else None
-    with nullcontext("") if own is None else shared_value(problem) as shared, own or nullcontext():
-        evaluate = _evaluation(problem, executor or own, shared)
+    own = _forking_pool(problem, processes) if executor is None else None
+    with own or nullcontext():
+        evaluate = _evaluation(problem, executor, own)
         for generation in search.generations():
-            for candidate, figures in zip(generation, _gathered(evaluate(generation), executor), strict=True):
-                if isinstance(figures, str):
-                    what = "the base configuration cannot be simulated"
-                    if candidate is not None:
-                        values = ", ".join(f"{name}={value}" for name, value in space.values(candidate).items())
-                        what = f"the values {values} cannot be simulated together"
-                    raise InputError(space.subject, f"{what}: {figures}")
-                search.add(candidate, figures)
+            runs = [(candidate, run) for candidate in generation for run in range(options.runs)]
+            results = _gathered(evaluate(runs), executor)
+            for candidate in generation:
+                search.add(candidate, _mean(space, candidate, [next(results) for _ in range(options.runs)]))
                 progress(len(search.trials), search.total)
     return TuningResult(tuple(objectives), tuple(search.trials), space, base, options.seed)
+
+
+def _mean(space: SearchSpace, candidate: Candidate | None, results: Sequence[Figures | str]) -> Figures:
+    """The means of the objectives of all runs of a candidate. Raises InputError if one has failed."""
+    figures = []
+    for result in results:
+        if isinstance(result, str):
+            what = "the base configuration cannot be simulated"
+            if candidate is not None:
+                values = ", ".join(f"{name}={value}" for name, value in space.values(candidate).items())
+                what = f"the values {values} cannot be simulated together"
+            raise InputError(space.subject, f"{what}: {result}")
+        figures.append(result)
+    return tuple(sum(values) / len(values) for values in zip(*figures, strict=True))
 
 
 def _gathered(results: Iterator[Figures | str], executor: Executor | None) -> Iterator[Figures | str]:
@@ -182,40 +182,57 @@ def _gathered(results: Iterator[Figures | str], executor: Executor | None) -> It
         yield figures
 
 
-def _processes(count: int | None, plugins: Sequence[type[Plugin]]) -> ProcessPoolExecutor | None:
+def _forking_pool(problem: _Problem, count: int | None) -> ForkingPool | None:
     """A pool of processes, one for each core that this process may use unless ``count`` is given.
 
-    None if there should be only one, or if the plugins cannot be imported in others.
+    None if the runs are to be made in this process: if there should be only one and the cluster is not large, if other
+    processes cannot import the plugins, or if there can be none.
     """
     # A module that was loaded from a file is known in this process only.
-    packages = {plugin.__module__.partition(".")[0] for plugin in plugins}
+    packages = {plugin.__module__.partition(".")[0] for plugin in problem.plugins}
     if any(name == "__main__" or PathFinder.find_spec(name) is None for name in packages):
         return None
-    return process_pool(count, preload=__name__)
+    count = usable_cores() if count is None else count
+    is_large = len(problem.cluster.nodes) + len(problem.cluster.pods) >= _LARGE
+    if not hasattr(os, "fork") or current_process().daemon or (count == 1 and not is_large):
+        return None  # a daemonic process may have no children
+    return ForkingPool(count, _load, problem, preload=__name__)
 
 
 def _evaluation(
-    problem: _Problem, executor: Executor | None, shared: str
-) -> Callable[[Sequence[Candidate | None]], Iterator[Figures | str]]:
-    """How the candidates of a generation are evaluated, in order.
+    problem: _Problem, executor: Executor | None, own: ForkingPool | None
+) -> Callable[[Sequence[tuple[Candidate | None, int]]], Iterator[Figures | str]]:
+    """How runs of candidates are evaluated, in order.
 
-    ``shared`` is the path of the problem in a file; without one it is sent to the workers, which may be on other
-    machines.
+    The workers of an ``executor`` are sent the problem, since they may be on other machines.
     """
+    if own is not None:
+        return lambda runs: own.map(_evaluate_in_fork, *zip(*runs, strict=True))
     if executor is None:
-        return lambda generation: map(problem.evaluate, generation)
-    source = shared or pickle.dumps(problem, pickle.HIGHEST_PROTOCOL)
-    return lambda generation: executor.map(_evaluate, [source] * len(generation), generation)
+        return lambda runs: (problem.evaluate(*run) for run in runs)
+    encoded = pickle.dumps(problem, pickle.HIGHEST_PROTOCOL)
+    return lambda runs: executor.map(_evaluate, [encoded] * len(runs), *zip(*runs, strict=True))
 
 
-def _evaluate(source: str | bytes, candidate: Candidate | None) -> Figures | str:
-    return _decoded(source).evaluate(candidate)
+def _load(problem: _Problem) -> tuple[_Problem, LoadedCluster | None]:
+    return problem, problem.load_cluster()
+
+
+def _evaluate_in_fork(
+    made: tuple[_Problem, LoadedCluster | None], candidate: Candidate | None, run: int
+) -> Figures | str:
+    problem, loaded = made
+    return problem.evaluate(candidate, run, loaded)
+
+
+def _evaluate(encoded: bytes, candidate: Candidate | None, run: int) -> Figures | str:
+    return _decoded(encoded).evaluate(candidate, run)
 
 
 @lru_cache(maxsize=1)
-def _decoded(source: str | bytes) -> _Problem:
-    """The problem, from its file or as it was sent, decoded once per process."""
-    problem: _Problem = pickle.loads(source) if isinstance(source, bytes) else read_shared(source)
+def _decoded(encoded: bytes) -> _Problem:
+    """The problem as it was sent, decoded once per process."""
+    problem: _Problem = pickle.loads(encoded)
     return problem
 
 

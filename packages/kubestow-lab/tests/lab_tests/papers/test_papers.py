@@ -165,6 +165,16 @@ def test_the_command(trace: Path) -> None:
     assert found.return_value == int(not all(row["withinTolerance"] for row in document["rows"]))
 
 
+@pytest.mark.parametrize("columns", [60, 300])
+def test_the_list_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = CliRunner().invoke(command, ["--list"], standalone_mode=False).stdout.splitlines()
+    assert max(map(len, lines)) <= min(columns, 120) and lines[0].startswith("fgd        Weng et al., Beware of")
+    names = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert names == list(PAPERS)
+    assert " ".join(" ".join(lines).split()).count("Workloads: ") == len(names)
+
+
 def test_bad_input_is_an_error(trace: Path) -> None:
     with pytest.raises(InputError, match="paper: no paper 'x', expected one of fgd"):
         find_paper("x")

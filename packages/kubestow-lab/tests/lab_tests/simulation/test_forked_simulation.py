@@ -14,22 +14,11 @@ from kubestow_lab import ForkedSimulation
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.forked_simulation import NotForkable
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
-from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.simulation.simulation_result import SimulationResult
 
 
 def count_placed(result: SimulationResult) -> int:
     return sum(outcome.state.is_placed for outcome in result.outcomes)
-
-
-def simulation_of(workload: RandomWorkload) -> Simulation:
-    return Simulation(
-        workload.cluster,
-        workload.arrivals,
-        workload.configuration,
-        options=workload.options,
-        emulated_version=workload.version,
-    )
 
 
 def placements(result: SimulationResult) -> dict[str, PodOutcome]:
@@ -45,7 +34,7 @@ def rounded(result: SimulationResult) -> list[Any]:
 def test_forks_go_on_as_simulations_built_anew_and_leave_the_original_alone(seed: int) -> None:
     workload = RandomWorkload(seed)
     workload.options = replace(workload.options, until=None)
-    simulation = simulation_of(workload)
+    simulation = workload.simulation()
     more = [Arrival(builders.pod(f"more-{n}", cpu="500m", priority=50), 40.0 + n, None, {}) for n in range(5)]
     with ForkedSimulation(simulation) as original:
         reseeded = original.fork(seed=77)
@@ -66,7 +55,7 @@ def test_forks_go_on_as_simulations_built_anew_and_leave_the_original_alone(seed
 
 def test_pods_that_arrive_in_a_fork_have_not_arrived_in_the_original() -> None:
     workload = RandomWorkload(1)
-    with ForkedSimulation(simulation_of(workload)) as original:
+    with ForkedSimulation(workload.simulation()) as original:
         with original.fork() as fork:
             fork.arrive([Arrival(builders.pod("late", cpu="10m"), 0.0, None, {})])
             outcome = placements(fork.result())["default/late"]
@@ -82,4 +71,4 @@ def test_a_simulation_that_needs_an_event_loop_cannot_be_forked() -> None:
     workload = RandomWorkload(1)
     workload.version = "1.31"
     with pytest.raises(NotForkable, match="SchedulerAsyncPreemption"):
-        ForkedSimulation(simulation_of(workload))
+        ForkedSimulation(workload.simulation())

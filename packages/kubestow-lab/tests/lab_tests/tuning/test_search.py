@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import current_process
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -103,6 +104,18 @@ def test_the_result_depends_on_the_seed_alone(problem: tuple[ClusterObjects, Arr
     assert search(problem, WIDE, options=TuningOptions(trials=18, seed=4)).document() != alone
     candidates = [tuple(trial["parameters"].values()) for trial in alone["trials"][1:]]
     assert len(candidates) == len(set(candidates)) == 18
+
+
+def test_runs_in_forks_of_one_process_have_the_same_result(
+    problem: tuple[ClusterObjects, Arrivals], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = TuningOptions(trials=6, runs=2, seed=3)
+    alone = search(problem, WIDE, options=options).document()
+    monkeypatch.setattr("kubestow_lab.tuning.tuning_search._LARGE", 1)
+    assert search(problem, WIDE, options=options).document() == alone
+    assert search(problem, WIDE, options=options, processes=3).document() == alone
+    monkeypatch.setattr(current_process(), "_config", {"daemon": True})
+    assert search(problem, WIDE, options=options).document() == alone
 
 
 def test_every_objective_is_measured(problem: tuple[ClusterObjects, Arrivals]) -> None:

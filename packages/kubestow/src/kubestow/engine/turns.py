@@ -41,6 +41,7 @@ from kubestow.scheduling.observer import Result
 from kubestow.scheduling.queue.budget import ATTEMPT_BUDGET
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
+from kubestow.scheduling.scheduler_state import ListedState
 
 T = TypeVar("T")
 
@@ -393,6 +394,7 @@ class SchedulerInTurns(Scheduler):
         pod_group_apis: Iterable[PodGroupAPI] = (),
         gates: config.FeatureGates,
         pod_max_in_unschedulable_pods: float,
+        listed: ListedState | None = None,
     ) -> None:
         super().__init__(
             configuration,
@@ -401,6 +403,7 @@ class SchedulerInTurns(Scheduler):
             pod_group_apis=pod_group_apis,
             gates=gates,
             pod_max_in_unschedulable_pods=pod_max_in_unschedulable_pods,
+            listed=listed,
         )
         self._turns = turns
         self._is_stopped = False
@@ -423,8 +426,17 @@ class SchedulerInTurns(Scheduler):
     def begin(self, subscribe: Callable[[Sequence[Any], Subscriber], None]) -> None:
         """List what is watched, and begin to schedule; ``subscribe`` lists resources and delivers later changes."""
         subscribe(self._watched, self.handlers)
+        self.begin_listed()
+
+    def begin_listed(self) -> None:
+        """Begin to schedule on what has been listed, by this scheduler or before it was made."""
         self.leading.set()
         self._schedule_in_turn()
+
+    @property
+    def listed(self) -> ListedState:
+        """What has been listed, for another scheduler. Nothing may have been decided, and nothing else may go on."""
+        return ListedState(self.cluster, self.pods, self._watched)
 
     def stop(self) -> None:
         """Begin no further attempt; bindings and evictions in progress go on."""

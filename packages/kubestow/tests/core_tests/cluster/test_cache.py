@@ -113,9 +113,9 @@ def test_only_a_change_of_a_namespace_is_a_change() -> None:
         versions.append(cluster.namespaces_version)
     assert [later - earlier for earlier, later in pairwise(versions)] == [1, 0, 1, 1, 0]
     changes = cluster.journal.since(0)
-    assert changes is not None and changes.few is not None
-    assert changes.few[-1] == (EVERY_ROW, ClusterEvent(EventResource.NAMESPACE, Action.DELETE).bits)
-    assert [row for row, _ in changes.few] == [EVERY_ROW] * 3
+    assert changes is not None
+    assert changes.bits[-1] == ClusterEvent(EventResource.NAMESPACE, Action.DELETE).bits
+    assert list(changes.rows) == [EVERY_ROW] * 3
 
 
 def test_the_journal_has_the_row_of_a_removed_pod() -> None:
@@ -127,7 +127,9 @@ def test_the_journal_has_the_row_of_a_removed_pod() -> None:
     cluster.remove_pod("uid-default-a")
     changes = cluster.journal.since(position)
     assert changes is not None
-    assert changes.few == [(1, ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE).bits)]
+    assert list(zip(changes.rows, changes.bits, strict=True)) == [
+        (1, ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE).bits)
+    ]
 
 
 class ClusterMachine(RuleBasedStateMachine):

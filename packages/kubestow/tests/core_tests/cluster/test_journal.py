@@ -32,7 +32,12 @@ def test_the_union_and_the_rows_of_changes_are_those_of_their_entries(
     changes = journal.since(0)
     assert changes is not None and list(zip(changes.rows, changes.bits, strict=True)) == entries * repeated
     assert changes.union == reduce(or_, (bits for _, bits in entries), 0)
-    assert changes.rows_with(wanted).tolist() == sorted({row for row, bits in entries if bits & wanted})
+    rows = {row for row, bits in entries if bits & wanted}
+    assert changes.rows_with(wanted).tolist() == sorted(rows)
+    for most in (len(rows) - 1, len(rows)):
+        listed = changes.list_rows(wanted, most)
+        expected = None if len(rows) > most or EVERY_ROW in rows else sorted(rows)
+        assert (None if listed is None else sorted(listed)) == expected
 
 
 @given(ENTRIES, ENTRIES, ENTRIES, st.data())
@@ -118,4 +123,4 @@ def test_the_same_position_is_read_again_after_further_changes() -> None:
 def test_no_changes_have_no_rows() -> None:
     changes = Journal().since(0)
     assert changes is not None
-    assert (changes.rows_with(ADDED).tolist(), changes.union, changes.few) == ([], 0, [])
+    assert (changes.rows_with(ADDED).tolist(), changes.union, list(changes.rows)) == ([], 0, [])

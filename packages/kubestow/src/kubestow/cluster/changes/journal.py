@@ -16,7 +16,7 @@ each of their results.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -52,30 +52,25 @@ _OFFSET_BITS = 48
 _OFFSET = (1 << _OFFSET_BITS) - 1
 _ADD_OR_DELETE = int(Action.ADD | Action.DELETE)
 
-#: More entries than this are looked through with NumPy.
-_FEW = 64
+#: More entries than this are looked through with NumPy; where the bits of each need no look, more than the second.
+_FEW, _FEW_ALIKE = 64, 256
 
 
 class Changes:
     """Entries of the journal, oldest first: what changed as event bits (``bits``), and on which row (``rows``)."""
 
-    __slots__ = ("_lists", "_rows_with", "bits", "few", "rows", "union")
+    __slots__ = ("_lists", "_rows_with", "bits", "rows", "union")
 
     def __init__(self, rows: array[int], bits: array[int]) -> None:
         self.rows, self.bits = rows, bits
-        #: The entries as ``(row, bits)``, None if there are so many that array operations are faster.
-        self.few: list[tuple[int, int]] | None = None
         #: The bits of all entries.
-        self.union = 0
-        if len(rows) > _FEW:
-            self.union = int(np.bitwise_or.reduce(np.frombuffer(bits, np.int64)))
-        else:
-            self.few = list(zip(rows, bits, strict=True))
-            self.union = reduce(or_, bits, 0)
+        self.union = (
+            int(np.bitwise_or.reduce(np.frombuffer(bits, np.int64))) if len(rows) > _FEW else reduce(or_, bits, 0)
+        )
         #: The results of :meth:`rows_with` and :meth:`list_rows`, by those of the bits that occur: most plugins ask for
         #: the same rows.
         self._rows_with: dict[int, NDArray[np.int64]] = {}
-        self._lists: dict[int, list[int]] = {}
+        self._lists: dict[int, list[int] | None] = {}
 
     def list_rows(self, wanted: int, most: int) -> list[int] | None:
         """The rows of the entries that have one of the wanted bits, each once; the list is not to be changed.
@@ -83,17 +78,21 @@ class Changes:
         None when there are more than ``most``, or when EVERY_ROW is one of them.
         """
         key = self.union & wanted
-        rows = self._lists.get(key)
-        if rows is None:
-            if self.few is None:
-                many = self.rows_with(wanted)
-                if len(many) > most or (len(many) and many[0] == EVERY_ROW):
-                    return None
-                rows = many.tolist()
+        if key not in self._lists:
+            found: Iterable[int]
+            if key == self.union and len(self.rows) <= _FEW_ALIKE:  # most often all are of the wanted kind
+                found = self.rows
+            elif len(self.rows) <= _FEW:
+                found = [row for row, bits in zip(self.rows, self.bits, strict=True) if bits & wanted]
             else:
-                rows = list({row: None for row, bits in self.few if bits & wanted})
-            self._lists[key] = rows
-        return None if len(rows) > most or (self.few is not None and EVERY_ROW in rows) else rows
+                many = self.rows_with(wanted)
+                if len(many) > most:
+                    return None
+                found = many.tolist()
+            distinct = dict.fromkeys(found)
+            self._lists[key] = None if EVERY_ROW in distinct else list(distinct)
+        rows = self._lists[key]
+        return None if rows is None or len(rows) > most else rows
 
     def rows_with(self, wanted: int) -> NDArray[np.int64]:
         """The rows of the entries that have one of the wanted bits, EVERY_ROW included: sorted, each once, int64."""
@@ -269,10 +268,8 @@ class ChangeWindow:
     def begin(self) -> Generation:
         """Go on to the present generation of the cluster, which is returned."""
         if self.generation.position != self._journal.position or self.generation.structure != self._table.structure:
-            before, structure, journal = self.generation, self._table.structure, self._journal
-            self.generation = Generation(journal.position, structure)
-            # Most results are those of the generation before.
-            self._changes = {before.position: journal.since(before.position)} if before.structure == structure else {}
+            self.generation = Generation(self._journal.position, self._table.structure)
+            self._changes = {}
             self._most_rows = len(self._table) // _PARTIAL_REFRESH_SHARE
         return self.generation
 

@@ -296,7 +296,7 @@ class NodeRows:
     def __init__(self, table: NodeTable, rows: Sequence[int]) -> None:
         self._table = table
         self.rows = rows
-        self._numbers: dict[str, tuple[int, ...]] = {}
+        self._numbers: dict[Column, tuple[int, ...]] = {}
         #: Picks the entries of several rows at once; of a single one it would not make a tuple.
         self._pick: Callable[[memoryview[Any]], tuple[int, ...]] | None = itemgetter(*rows) if len(rows) > 1 else None
 
@@ -317,37 +317,39 @@ class NodeRows:
 
     def allocatable(self, resource: str) -> tuple[int, ...]:
         """The allocatable amounts of a resource (millicores, bytes or counts)."""
-        return self._numbers_of(f"a{resource}", self._table.allocatable[resource])
+        return self._numbers_of(self._table.allocatable[resource])
 
     def requested(self, resource: str) -> tuple[int, ...]:
         """The pods' requests of a resource (millicores, bytes or counts)."""
-        return self._numbers_of(f"r{resource}", self._table.requested[resource])
+        return self._numbers_of(self._table.requested[resource])
 
     @property
     def nonzero_cpu(self) -> tuple[int, ...]:
         """The pods' CPU requests (millicores), with the default for pods without one."""
-        return self._numbers_of("c", self._table.nonzero_cpu)
+        return self._numbers_of(self._table.nonzero_cpu)
 
     @property
     def nonzero_memory(self) -> tuple[int, ...]:
         """The pods' memory requests (bytes), with the default for pods without one."""
-        return self._numbers_of("m", self._table.nonzero_memory)
+        return self._numbers_of(self._table.nonzero_memory)
 
     @property
     def allowed_pods(self) -> tuple[int, ...]:
         """Allocatable pods."""
-        return self._numbers_of("p", self._table.allowed_pods)
+        return self._numbers_of(self._table.allowed_pods)
 
     @property
     def pod_count(self) -> tuple[int, ...]:
         """The numbers of pods."""
-        return self._numbers_of("n", self._table.pod_count)
+        return self._numbers_of(self._table.pod_count)
 
-    def _numbers_of(self, key: str, column: Column) -> tuple[int, ...]:
-        found = self._numbers.get(key)
+    def _numbers_of(self, column: Column) -> tuple[int, ...]:
+        found = self._numbers.get(column)
         if found is None:
             entries, pick = column.entries, self._pick
-            found = self._numbers[key] = tuple([entries[row] for row in self.rows]) if pick is None else pick(entries)
+            found = self._numbers[column] = (
+                tuple([entries[row] for row in self.rows]) if pick is None else pick(entries)
+            )
         return found
 
 

@@ -92,6 +92,10 @@ class MemoryAPI:
         self._list(resources, subscriber)
         self._subscribers.append(subscriber)
 
+    def pass_watch_to(self, subscriber: Subscriber) -> None:
+        """From now on, deliver every change to a subscriber that knows everything so far, and to no other."""
+        self._subscribers = [subscriber]
+
     # -- ClusterAPI --------------------------------------------------------------------------------------------------
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:

@@ -58,7 +58,7 @@ from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queue.without_hints import EventsWithoutHints, SchedulingQueueWithoutHints
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler.handle import QueueRequests, SchedulerHandle
-from kubestow.scheduling.scheduler_state import SchedulerState
+from kubestow.scheduling.scheduler_state import ListedState, SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 
 _log = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ class Scheduler:
     """Schedules the pods of a cluster until cancelled.
 
     ``registry`` has the plugin classes by name, ``pod_group_apis`` are those of other projects whose pod groups count.
+    With ``listed``, it begins with what another scheduler has listed, whose objects are its own from then on.
     """
 
     #: The binding and scheduling cycles of single pods, and the event handlers.
@@ -102,6 +103,7 @@ class Scheduler:
         extenders: Sequence[Extender] = (),
         pod_max_in_unschedulable_pods: float = 300.0,
         leadership: Leadership | None = None,
+        listed: ListedState | None = None,
     ) -> None:
         gates = gates or config.FeatureGates()
         configuration = config.apply_ignored_resources(configuration)
@@ -120,8 +122,8 @@ class Scheduler:
         self.synced, self.leading = asyncio.Event(), asyncio.Event()
 
         # State: what the API server says, what was decided since, and what is in progress.
-        self.pods = PodStore()
-        self.cluster = Cluster(pod_group_apis, gates=gates)
+        self.pods = PodStore() if listed is None else listed.pods
+        self.cluster = Cluster(pod_group_apis, gates=gates) if listed is None else listed.cluster
         self.waiting_pods = WaitingPods(gates.minor)
         self._barriers = GangBarriers()
         self._preemptions = PreemptionsInProgress(self.pods)
