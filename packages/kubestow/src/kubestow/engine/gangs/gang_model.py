@@ -133,7 +133,7 @@ class GangModel:
     ) -> None:
         self._problem, self._without, self._seed = problem, frozenset(without), seed
         self._cp = solvers.cp_model()
-        self._model = self._cp.CpModel()
+        self._model = solvers.new_cp_model()
         #: The combinations of pods on nodes, by what these are determined by.
         self._patterns_of: dict[Hashable, NDArray[np.int64] | None] = {}
         self._cells = self._merged(within) if merges_nodes else self._single(within)
