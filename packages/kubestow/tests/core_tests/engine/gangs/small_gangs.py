@@ -59,15 +59,16 @@ class BetweenPods:
     holds: Callable[[Sequence[int]], bool]
 
 
-BETWEEN: dict[str, BetweenPods] = {
+_CONSTRAINTS: list[tuple[str, Callable[[str], Mapping[str, Any]], Callable[[Sequence[int]], bool]]] = [
+    ("anti-affinity", lambda key: _affinity("podAntiAffinity", key), lambda found: max(found) <= 1),
+    ("affinity", lambda key: _affinity("podAffinity", key), lambda found: sum(map(bool, found)) <= 1),
+    ("spread 1", lambda key: _spread(key, 1), lambda found: max(found) - min(found) <= 1),
+    ("spread 2", lambda key: _spread(key, 2), lambda found: max(found) - min(found) <= 2),
+]
+BETWEEN = {
     f"{name} {key}": BetweenPods(key, fields(key), holds)
     for key in (HOSTNAME, ZONE)
-    for name, fields, holds in (
-        ("anti-affinity", lambda key: _affinity("podAntiAffinity", key), lambda found: max(found) <= 1),
-        ("affinity", lambda key: _affinity("podAffinity", key), lambda found: sum(map(bool, found)) <= 1),
-        ("spread 1", lambda key: _spread(key, 1), lambda found: max(found) - min(found) <= 1),
-        ("spread 2", lambda key: _spread(key, 2), lambda found: max(found) - min(found) <= 2),
-    )
+    for name, fields, holds in _CONSTRAINTS
 }
 
 
