@@ -399,6 +399,12 @@ class Accounts:
         self.freed = 0
         #: Incremented when a pod is new, has changed or ended, or came to or left a node, and when a job is admitted.
         self.changes = 0
+        #: Incremented when queues change, or what nodes have together.
+        self.rules_changes = 0
+        #: The PodGroups that are new or have changed, or a pod of which has, for the reader to take.
+        self.changed: set[JobKey] = set()
+        #: The PodGroups of terminating pods, which belong to no job any more, by the uid of the pod.
+        self._left: dict[str, JobKey] = {}
         #: The pods of PodGroups that have ended, for the reader to take.
         self.ended: deque[EndedPod] = deque(maxlen=_MOST_ENDED)
         for catalog in self._pod_groups:
@@ -428,6 +434,7 @@ class Accounts:
         """Bring the rules of queues, the priorities and the total up to date."""
         if self.queues.update():
             self.freed += 1
+            self.rules_changes += 1
         if self._priorities_version != self._priority_classes.version:
             self._priorities_version = self._priority_classes.version
             for job in self.jobs.values():
@@ -435,7 +442,7 @@ class Accounts:
 
     def admit(self, job: Job) -> None:
         """Count a job as admitted."""
-        self.changes += 1
+        self._has_changed(job.key)
         self.queues.admit(job)
 
     def refresh(self) -> None:
@@ -447,11 +454,15 @@ class Accounts:
 
     def pod_observed(self, info: PodInfo) -> None:
         """A pod is new, or has changed."""
-        self.changes += 1
-        known = self._job_of.get(info.uid)
-        if known is None and _job_key(info) is None:
+        known, key = self._job_of.get(info.uid), _job_key(info)
+        self._has_changed(key)
+        if known is None and key is None:
             return
-        if info.terminating or info.spec.scheduling_gates or (known is not None and known.key != _job_key(info)):
+        if known is not None:
+            self._has_changed(known.key)
+        if info.terminating and key is not None:
+            self._left[info.uid] = key
+        if info.terminating or info.spec.scheduling_gates or (known is not None and known.key != key):
             self._end(info.uid)
         if not info.terminating and not info.spec.scheduling_gates:
             self._unobserved.discard(info.uid)
@@ -459,11 +470,17 @@ class Accounts:
 
     def pod_ended(self, uid: str) -> None:
         """A pod has finished or was deleted."""
-        self.changes += 1
         job = self._job_of.get(uid)
+        self._has_changed(self._left.pop(uid, None) if job is None else job.key)
         if job is not None and not job.key.uid:
             self.ended.append(EndedPod(job.key, job.pods[uid].name, uid))
         self._end(uid)
+
+    def _has_changed(self, key: JobKey | None) -> None:
+        """Note that a pod has changed, of a job or of none."""
+        self.changes += 1
+        if key is not None and not key.uid:
+            self.changed.add(key)
 
     def _end(self, uid: str) -> None:
         """A pod is not requested any more."""
@@ -473,7 +490,7 @@ class Accounts:
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """Count a pod on a node."""
-        self.changes += 1
+        self._has_changed(_job_key(info))
         if info.terminating or _job_key(info) is None:
             return
         if info.uid not in self._job_of:
@@ -488,7 +505,7 @@ class Accounts:
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """Do not count a pod on a node any more."""
-        self.changes += 1
+        self._has_changed(_job_key(info))
         job = self._placed_in.pop(info.uid, None)
         if job is None:
             return
@@ -543,6 +560,7 @@ class Accounts:
         group = after or before
         assert group is not None
         key = JobKey(group.metadata.namespace, group.metadata.name)
+        self.changed.add(key)
         job = self.jobs.get(key)
         if job is not None and before is not None and after is not None and before.spec == after.spec:
             job.waiting_time = _waiting_time(after)

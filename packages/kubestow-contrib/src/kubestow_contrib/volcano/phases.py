@@ -8,8 +8,9 @@
 
 Pods that are terminating on nodes count, so that a group keeps its phase until they are gone.
 
-Once a second, outside scheduling cycles, statuses are compared if anything has changed, and only differences are
-written. The scheduler does not watch finished pods, so each pod that ends is read once to see how it ended.
+Once a second, outside scheduling cycles, statuses are compared of the groups that have changed, or a pod of which has,
+and of those that are not admitted if anything has; only differences are written. The scheduler does not watch finished
+pods, so each pod that ends is read once to see how it ended.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class PodGroupPhases:
         self._has_warned = False
         #: What statuses depend on, as it was when all were last written.
         self._written: object = None
+        self._rules_changes = -1
         handle.run_periodically(_PERIOD, self.update)
 
     async def update(self) -> None:
@@ -64,18 +66,34 @@ class PodGroupPhases:
                 found = await self._handle.request("GET", f"/api/v1/namespaces/{pod.job.namespace}/pods/{pod.name}")
                 if found["metadata"]["uid"] == pod.uid:
                     self._ended.setdefault(pod.job, Counter())[found["status"]["phase"]] += 1
-        are_written = True
-        for api, groups in self._groups:
-            for group in list(groups):
+        not_written = set[JobKey]()
+        for key in self._take_changed():
+            for api, groups in self._groups:
+                group = groups.get(key.namespace, key.name)
+                if group is None:
+                    continue
                 status = self._status(group, api)
-                if status != group.status:
-                    are_written = await self._write(group, status) and are_written
-        self._written = state if are_written else None
+                if status != group.status and not await self._write(group, status):
+                    not_written.add(key)
+        self._accounts.changed |= not_written
+        self._written = None if not_written else state
         self._ended = {
             key: ended
             for key, ended in self._ended.items()
             if any(groups.get(key.namespace, key.name) for _, groups in self._groups)
         }
+
+    def _take_changed(self) -> list[JobKey]:
+        """The groups whose statuses may have changed."""
+        accounts = self._accounts
+        changed, accounts.changed = accounts.changed, set()
+        if self._rules_changes != accounts.rules_changes:
+            self._rules_changes = accounts.rules_changes
+            changed.update(
+                JobKey(each.metadata.namespace, each.metadata.name) for _, all_ in self._groups for each in all_
+            )
+        changed.update(key for key, job in accounts.jobs.items() if not (job.is_admitted or key.uid))
+        return sorted(changed)
 
     async def _write(self, group: PodGroup, status: PodGroupStatus) -> bool:
         # APIObject leaves out defaults, which a merge patch would not reset.

@@ -55,6 +55,7 @@ from kubestow_contrib.volcano.configuration import (
     read_configuration,
 )
 from kubestow_contrib.volcano.jobs import Enqueueing, JobOrder
+from kubestow_contrib.volcano.leaving_pods import FiltersWithoutLeavingPods, LeavingPods
 from kubestow_contrib.volcano.phases import PodGroupPhases
 from kubestow_contrib.volcano.pod_groups import PodGroup
 from kubestow_contrib.volcano.queues import Queue
@@ -69,6 +70,7 @@ _JOBS_OVERDUE = "VolcanoJobsOverdue"
 _SLA_PERIOD = 1.0
 _NO_ACTION = "the actions of the configuration do not place pods {} requests: {} is missing"
 _NO_JOB = Status.unschedulable("preemption: not eligible without a PodGroup or a queue.")
+_FITS_LATER = "preemption: not needed on node {}, which the pod fits once those that leave it are gone."
 _NEXT_SESSION = Status.unschedulable("preemption: not eligible before the next session.")
 _NOT_STARVING = Status.unschedulable("preemption: not eligible because the job has the pods that it needs.")
 
@@ -103,8 +105,9 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         rules = EvictionRules(configuration, self.accounts, self._order)
         self._sessions = Sessions(handle) if configuration.evicts_as_kube_batch else None
         self._rules, self._shares = rules, _Shares(handle, self.accounts, configuration, limits=self._limits)
+        self._leaving = LeavingPods(handle)
         self._evictions = [
-            _Evictions(kind, rules, self._shares, handle)
+            _Evictions(kind, rules, self._shares, self._leaving, handle)
             for action in configuration.actions
             for kind in _KINDS.get(action, ())
         ]
@@ -204,11 +207,30 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
             return result
         if self._sessions is not None and not self._sessions.includes(pod):
             return PostFilterResult(_NEXT_SESSION)
+        if node_name := self._future_node(pod, job, diagnosis, filters):
+            return PostFilterResult(Status.unschedulable(_FITS_LATER.format(node_name)), node_name)
         for eviction in self._evictions:
             result = eviction.post_filter(state, pod, diagnosis, filters)
             if result.status.ok or result.status.code is Code.ERROR:
                 break
         return result
+
+    def _future_node(self, pod: PodInfo, job: Job, diagnosis: Diagnosis, filters: FilterRunner) -> str:
+        """The node that a pod fits once pods have left: the one it is nominated to, else the first by name; or ""."""
+        leaving = self._leaving.by_row()
+        rows = np.array(sorted(leaving), np.intp)
+        rows = rows[diagnosis.with_code(Code.UNSCHEDULABLE)[rows]]
+        if not len(rows):
+            return ""
+        filters = FiltersWithoutLeavingPods(self._shares.limit(filters, pod, self._shares.of(pod, job)), leaving)
+        nodes = self.handle.cluster.nodes
+        passes = np.zeros(len(nodes), np.bool_)
+        passes[rows] = True
+        for rejection in filters.rejections(HypotheticalNodes(nodes, rows)):
+            passes &= ~rejection.where
+        nominated = self.handle.cluster.nomination(pod.uid)
+        names = (nodes.names[row] for row in np.flatnonzero(passes).tolist())
+        return min(names, key=lambda name: (name != nominated, name), default="")
 
 
 def _is_more_than_status(old: Any, new: Any) -> bool:
@@ -297,6 +319,10 @@ class _Shares:
         limits = queue.deserved if pod.uid in job.pods else self.accounts.queues.capability(queue.name)
         return [_Share(queue.name, used, limits)]
 
+    def limit(self, filters: FilterRunner, pod: PodInfo, limiting: Sequence[_Share]) -> FilterRunner:
+        """Filters that reject the nodes, too, with which a pod would exceed one of some shares."""
+        return _ShareFilters(filters, self.accounts, pod, limiting) if limiting else filters
+
     def _nominated(self, pod: PodInfo, queue: QueueAccount) -> Counter[str]:
         """What the pods request that are nominated to nodes, others of the queue than the pod."""
         cluster, amounts = self._handle.cluster, Counter[str]()
@@ -313,15 +339,14 @@ class _Shares:
 class _Evictions(DefaultPreemption):
     """Preemption by the rules of Volcano: DefaultPreemption's search, among the pods that may be evicted."""
 
-    def __init__(self, kind: Eviction, rules: EvictionRules, shares: _Shares, handle: Handle) -> None:
+    def __init__(
+        self, kind: Eviction, rules: EvictionRules, shares: _Shares, leaving: LeavingPods, handle: Handle
+    ) -> None:
         super().__init__(DefaultPreemptionArgs(), handle)
-        self._kind, self._rules, self._shares = kind, rules, shares
+        self._kind, self._rules, self._shares, self._leaving = kind, rules, shares, leaving
         self.accounts = shares.accounts
         #: Victims are taken from queues of no higher priority.
         self._highest_priority = 0
-        #: The victims of pods whose preemption may be in progress: they are not terminating yet, and yet as good as
-        #: gone.
-        self._victims: dict[str, tuple[PodInfo, ...]] = {}
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
@@ -336,13 +361,14 @@ class _Evictions(DefaultPreemption):
             is_full = any(share.lacking(requests_of(pod)) for share in own)
             if is_full or not self._shares.deserves_more(pod, job):
                 return PostFilterResult(Status.unschedulable(f"preemption: Queue {job.queue} has used its share."))
-        if limiting:
-            filters = _ShareFilters(filters, self.accounts, pod, limiting)
+        filters = self._shares.limit(filters, pod, limiting)
+        if leaving := self._leaving.by_row():
+            filters = FiltersWithoutLeavingPods(filters, leaving)
         for priority in self._priorities(job):
             self._highest_priority = priority
             result = super().post_filter(state, pod, diagnosis, filters)
             if result.status.ok:
-                self._victims[pod.uid] = result.victims
+                self._leaving.put_victims(pod, result.victims)
             if result.status.ok or result.status.code is Code.ERROR:
                 break
         return result
@@ -369,11 +395,9 @@ class _Evictions(DefaultPreemption):
         """Which of the pods of some nodes may be evicted for a pod, bool: those of a node all together."""
         job = self.accounts.job(pod)
         assert job is not None
-        self._victims = {uid: victims for uid, victims in self._victims.items() if self.handle.is_preempting(uid)}
-        leaving = {victim.uid for victims in self._victims.values() for victim in victims}
         by_node = map(others.at, np.flatnonzero(others.lengths).tolist())
         found = self._rules.permitted(
-            self._kind, pod, job, by_node, leaving=leaving, highest_priority=self._highest_priority
+            self._kind, pod, job, by_node, leaving=self._leaving.victims(), highest_priority=self._highest_priority
         )
         return np.fromiter((info.uid in found for info in others.infos), np.bool_, len(others.slots))
 

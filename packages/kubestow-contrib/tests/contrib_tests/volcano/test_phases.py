@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from random import Random
 from typing import Any
 
 import msgspec
@@ -160,3 +162,45 @@ def test_a_running_group_keeps_its_phase_while_its_pods_terminate() -> None:
 
     pods = [member(f"a-{number}", "a", cpu="1") for number in range(2)]
     run(scenario, node("n", cpu="4"), pod_group("a", minMember=2), *pods)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_groups_that_are_compared_are_those_whose_statuses_have_changed(seed: int) -> None:
+    """A new queue has all of them compared, and then none is written."""
+    random, number = Random(seed), itertools.count()
+
+    def put_group(harness: SchedulerHarness) -> None:
+        minimum = random.choice([{}, {"minResources": {"cpu": "2"}}])
+        harness.cluster.put(pod_group(random.choice("abc"), random.choice(["", "q"]), minMember=2, **minimum))
+
+    def put_pod(harness: SchedulerHarness) -> None:
+        harness.cluster.put(member(f"p-{next(number)}", random.choice("abc"), cpu="1"))
+
+    def change_pod(harness: SchedulerHarness) -> None:
+        if pods := harness.cluster.pods():
+            pod, action = random.choice(pods), random.randrange(4)
+            if action == 0:
+                harness.cluster.remove(pod)
+            elif action == 1:
+                harness.cluster.put(
+                    msgspec.structs.replace(
+                        pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+                    )
+                )
+            else:
+                phase = "Running" if action == 2 else "Succeeded"
+                changed = msgspec.structs.replace(pod.status, phase=phase) if pod.spec.node_name else pod.status
+                harness.cluster.put(msgspec.structs.replace(pod, status=changed))
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for _ in range(40):
+            random.choice([put_group, put_pod, put_pod, put_pod, change_pod, change_pod])(harness)
+            await harness.advance(random.choice([0.1, 1.5]))
+        await harness.advance(5)
+        groups = harness.scheduler.cluster.catalog(PodGroup)
+        before = {group.metadata.name: group.status for group in groups}
+        harness.cluster.put(queue("new"))
+        await harness.advance(5)
+        assert {group.metadata.name: group.status for group in groups} == before
+
+    run(scenario, node("n", cpu="4"), queue("q"))

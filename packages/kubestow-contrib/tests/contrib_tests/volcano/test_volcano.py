@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from msgspec import structs
 
 from contrib_tests.volcano.objects import member, pod_group, profile, queue, single
+from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import PluginHarness, SchedulerHarness, check_plugin, in_virtual_time, node, pod
 from kubestow_contrib.preemption_toleration import PriorityClass
 from kubestow_contrib.volcano.accounts import Accounts, Shares
@@ -501,6 +503,63 @@ def test_victims_are_taken_from_the_queue_of_the_lowest_priority(nodes: tuple[st
     )
     assert len(gone) == 1
     assert gone < {"low-0", "low-1"}
+
+
+def end_slowly(harness: SchedulerHarness, seconds: float) -> None:
+    """Have pods be terminating for some seconds when they are deleted."""
+    cluster = harness.cluster
+
+    async def delete_pod(pod: ObjectReference) -> None:
+        current = cluster.pod(pod.name, pod.namespace)
+        terminating = structs.replace(current.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+        cluster.put(structs.replace(current, metadata=terminating))
+        asyncio.get_running_loop().call_later(seconds, cluster.remove, current)
+
+    cluster.delete_pod = delete_pod  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("actions", ["allocate, reclaim", "allocate, preempt"])
+@pytest.mark.parametrize("newcomers", [2, 3])
+def test_as_many_pods_are_evicted_as_make_room_while_others_are_still_leaving(actions: str, newcomers: int) -> None:
+    """A pod that is being evicted is not in the way of the next newcomer, which does not evict another in its place."""
+    of_newcomers = "b" if actions.endswith("reclaim") else "a"
+    objects = [node("n", cpu="4"), queue("a"), queue("b", 99), *(pod_group(f"a-{n}", "a") for n in range(4))]
+    objects += [member(f"a-{n}", f"a-{n}", cpu="1", node="n") for n in range(4)]
+    objects += [pod_group(f"b-{n}", of_newcomers) for n in range(newcomers)]
+    left: Counter[str] = Counter()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        end_slowly(harness, 30)
+        await harness.advance(10)
+        for number in range(newcomers):
+            harness.cluster.put(high(f"b-{number}", f"b-{number}", cpu="1"))
+        await harness.advance(120)
+        left.update(running(harness))
+
+    run(scenario, *objects, profiles=profile(actions, {**SINGLE, **NO_DRF}))
+    assert left == Counter({"a": 4 - newcomers, "b": newcomers})
+
+
+@pytest.mark.parametrize("ending", [1, 2])
+def test_a_newcomer_evicts_none_if_it_fits_once_pods_have_left(ending: int) -> None:
+    """It is nominated, so the next one sees that the room is taken."""
+    objects = [node("n", cpu="4"), queue("a"), queue("b", 99)]
+    objects += [single(f"a-{n}", "a", cpu="1", node="n", deleting=n < ending) for n in range(4)]
+    nominated: list[str] = []
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        await harness.advance(10)
+        for number in range(2):
+            harness.cluster.put(single(f"b-{number}", "b", cpu="1"))
+        await harness.advance(5)
+        nominated.extend(p.status.nominated_node_name or "" for p in harness.cluster.pods() if "b-" in p.key)
+        for number in range(ending):
+            harness.cluster.remove(harness.cluster.pod(f"a-{number}"))
+        await harness.advance(60)
+        assert running(harness) == Counter({"a": 2, "b": 2})
+
+    run(scenario, *objects, profiles=profile("allocate, reclaim", SINGLE))
+    assert nominated.count("n") == 2 if ending == 2 else "n" in nominated
 
 
 def test_a_queue_that_is_not_reclaimable_keeps_what_it_has() -> None:

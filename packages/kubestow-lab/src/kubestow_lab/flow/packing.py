@@ -169,7 +169,7 @@ class _Model:
     def __init__(self, problem: FlowProblem, options: PackingOptions) -> None:
         self._problem, self._seed = problem, options.seed
         self._cp = solvers.cp_model()
-        self._model = model = self._cp.CpModel()
+        self._model = model = solvers.new_cp_model()
         capacity = problem.capacity
         rows, columns = np.nonzero(capacity)
         self._rows, self._columns = rows, columns

@@ -55,6 +55,8 @@ _MOST_ATTEMPTS = 20
 _MOST_ORDERS = 8
 #: So many domains that cannot be emptied are named, each with a pod that stays.
 _MOST_NAMED = 3
+#: The verbs with which it is said of a pod why it stays, and of several.
+_VERBS_OF_SEVERAL = {"has": "have", "is": "are", "requests": "request", "shares": "share"}
 _KEPT_FROM_FITTING = "the scheduler puts the replacements where they keep the gang from fitting"
 _KEPT_FROM_BEING_FREE = "the scheduler finds no other nodes for the replacements, or not in an order that is possible"
 
@@ -290,7 +292,10 @@ class _Planner:
 
     def _why_none_moves(self) -> str:
         counts = Counter(self._stays.values())
-        reasons = ", ".join(f"{counted(number, 'pod')} {reason}" for reason, number in sorted(counts.items()))
+        reasons = ", ".join(
+            f"{counted(number, 'pod')} {reason if number == 1 else _of_several(reason)}"
+            for reason, number in sorted(counts.items())
+        )
         return f"no pod can be moved: {reasons or 'none is on a node'}"
 
     def _domains_to_empty(
@@ -497,3 +502,9 @@ class _Solution:
         }
         order = sorted(empty, key=lambda name: (gang.isdisjoint(empty[name]), empty[name].isdisjoint(sources), name))
         return order[:count]
+
+
+def _of_several(reason: str) -> str:
+    """Why several pods stay, in the words that say it of one."""
+    verb, space, rest = reason.partition(" ")
+    return _VERBS_OF_SEVERAL[verb] + space + rest

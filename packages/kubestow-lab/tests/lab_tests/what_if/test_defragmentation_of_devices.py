@@ -152,7 +152,7 @@ def test_of_the_pods_of_one_kind_the_one_moves_whose_device_is_in_the_way() -> N
     ("users", "problem"),
     [
         (["w0"], ""),
-        (["w0", "w1"], "no pod can be moved: 2 pods shares resource claim default/c with other pods"),
+        (["w0", "w1"], "no pod can be moved: 2 pods share resource claim default/c with other pods"),
     ],
 )
 def test_pods_that_share_a_claim_stay(users: Sequence[str], problem: str) -> None:

@@ -133,7 +133,7 @@ class GangModel:
     ) -> None:
         self._problem, self._without, self._seed = problem, frozenset(without), seed
         self._cp = solvers.cp_model()
-        self._model = self._cp.CpModel()
+        self._model = solvers.new_cp_model()
         #: The combinations of pods on nodes, by what these are determined by.
         self._patterns_of: dict[Hashable, NDArray[np.int64] | None] = {}
         self._cells = self._merged(within) if merges_nodes else self._single(within)
@@ -146,6 +146,8 @@ class GangModel:
             for kind, most in cell.capacity.items():
                 self._placed[kind][number] = self._model.new_int_var(0, most * len(cell.nodes), "")
         self._presences: dict[tuple[int, str], dict[int, Any]] = {}
+        #: Which kinds come first in a domain, by the number of the attraction and the domain.
+        self._ranks: dict[tuple[int, int], Any] = {}
         self._conflicts = [] if PORTS in self._without else list(_port_conflicts(problem))
         for number, cell in enumerate(self._cells):
             if cell.patterns is None:
@@ -443,18 +445,50 @@ class GangModel:
             self._model.add_bool_or([here[domain].negated(), there[domain].negated()])
 
     def _attract(self, attractions: Sequence[Attraction]) -> None:
-        for each in attractions:
-            supporting = [self._by_domain(kind, each.domains) for kind in each.supporters]
+        """In each domain the first pod of a kind comes after one that it needs, so kinds do not just need each other.
+
+        Of two kinds that count for each other only one has a pod that comes before all of them.
+        """
+        firsts: list[list[Any]] = []
+        for number, each in enumerate(attractions):
+            supporting = {kind: self._by_domain(kind, each.domains) for kind in each.supporters}
+            in_need = {
+                other.kind: position
+                for position, other in enumerate(attractions)
+                if other.kind in each.supporters and other.domains.key == each.domains.key
+            }
             first: list[Any] = []
             for domain, literal in self._presence(each.kind, each.domains).items():
                 if each.existing[domain]:
                     continue
-                support = [variable for by_domain in supporting for variable in by_domain.get(domain, ())]
+                support: list[Any] = []
+                for kind, by_domain in supporting.items():
+                    position = in_need.get(kind)
+                    if position is None or attractions[position].existing[domain]:
+                        support += by_domain.get(domain, ())
+                    elif domain in by_domain:
+                        support.append(self._is_before(position, number, attractions, domain))
                 if each.may_be_first:
                     support.append(self._model.new_bool_var(""))
                     first.append(support[-1])
                 self._model.add(self._sum(support) >= 1).only_enforce_if(literal)
             self._model.add(self._sum(first) <= 1)
+            firsts.append(first)
+        for one, other in combinations(range(len(attractions)), 2):
+            kinds = attractions[one].kind, attractions[other].kind
+            if kinds[0] in attractions[other].supporters and kinds[1] in attractions[one].supporters:
+                self._model.add(self._sum([*firsts[one], *firsts[other]]) <= 1)
+
+    def _is_before(self, one: int, other: int, attractions: Sequence[Attraction], domain: int) -> Any:
+        """A literal that has a domain contain a pod of the kind of one attraction, placed before those of another."""
+        kind, domains = attractions[one].kind, attractions[one].domains
+        literal = self._model.new_bool_var("")
+        self._model.add_implication(literal, self._presence(kind, domains)[domain])
+        for number in (one, other):
+            if (number, domain) not in self._ranks:
+                self._ranks[number, domain] = self._model.new_int_var(0, len(attractions), "")
+        self._model.add(self._ranks[one, domain] < self._ranks[other, domain]).only_enforce_if(literal)
+        return literal
 
     def _spread(self, spread: Spread) -> None:
         """The least is that of the end, which is no less than when the last pod of a domain was placed."""

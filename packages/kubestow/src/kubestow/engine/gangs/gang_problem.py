@@ -213,6 +213,22 @@ class GangProblem:
             return False
         return self.devices is None or not self.devices.tie_pods
 
+    def families(self, within: Mask) -> list[str]:
+        """The families of constraints that may exclude a placement on some nodes (bool per node)."""
+        pods = sum(len(kind.pods) for kind in self.kinds)
+        confined = {confinement.family for confinement in self.confinements}
+        may_exclude = {
+            SLOTS: bool((self.slots[within] < pods).any()),
+            PORTS: any(kind.host_ports for kind in self.kinds),
+            DEVICES: self.devices is not None or DEVICES in confined,
+            ANTI_AFFINITY: bool(self.exclusions),
+            AFFINITY: bool(self.attractions),
+            SPREADING: bool(self.spreads),
+            SEGMENTS: bool(self.segments),
+            GROUP_TOPOLOGY: GROUP_TOPOLOGY in confined,
+        }
+        return [*self.free, *(family for family, may in may_exclude.items() if may)]
+
     def digest(self) -> bytes:
         """Equal for problems that have the same placements, with the same pods on the same nodes."""
         digest = blake2b(digest_size=16)

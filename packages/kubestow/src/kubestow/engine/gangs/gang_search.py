@@ -22,14 +22,9 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.gangs.gang_devices import GangDevices
 from kubestow.engine.gangs.gang_model import Answer, GangModel, Quota
 from kubestow.engine.gangs.gang_problem import (
-    AFFINITY,
-    ANTI_AFFINITY,
     DEVICES,
-    GROUP_TOPOLOGY,
     PORTS,
-    SEGMENTS,
     SLOTS,
-    SPREADING,
     GangProblem,
     formulate_gang,
     kinds_of,
@@ -474,7 +469,7 @@ class _ScopeSearch:
         """Why there is no placement, after :meth:`find` has shown it: the constraints of which none can be left out."""
         problem = self._problem
         passing = {kind.name: int((kind.passes & self.within).sum()) for kind in problem.kinds}
-        families = [*problem.free, SLOTS, PORTS, DEVICES, ANTI_AFFINITY, AFFINITY, SPREADING, SEGMENTS, GROUP_TOPOLOGY]
+        families = problem.families(self.within)
         if self._refused:
             return Certificate(self.domain, self._needed, self.most, (Shortage(OTHER_FILTERS),), passing)
         needed = list(families)

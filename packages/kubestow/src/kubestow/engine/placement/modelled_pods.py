@@ -31,7 +31,7 @@ def why_not_modelled(profile: Profile, pod: PodInfo, *, with_gang: bool = False,
     if not with_gang and profile.gangs.gang_of(pod) is not None:
         return "is in a gang"
     if filter_plugin(profile, NodeResourcesFit) is None:
-        return f"profile {profile.scheduler_name} does not filter by resources"
+        return f"is of profile {profile.scheduler_name}, which does not filter by resources"
     if with_gang:
         return ""
     if pod.spec.resource_claims and not with_claims:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from kubestow.errors import InputError
@@ -39,3 +40,22 @@ def cp_model() -> Any:
     from ortools.sat.python import cp_model
 
     return cp_model
+
+
+@cache
+def _plain_model() -> Any:
+    """The class of models without their names from before PEP 8.
+
+    Every model defines some seventy of them for itself, which takes longer than to build a small one.
+    """
+
+    class PlainModel(cp_model().CpModel):  # type: ignore[misc]  # the class is known when it is imported
+        def _add_pre_pep8_methods(self) -> None:
+            pass
+
+    return PlainModel
+
+
+def new_cp_model() -> Any:
+    """A new, empty model of CP-SAT. Raises InputError without OR-Tools."""
+    return _plain_model()()

@@ -2,18 +2,17 @@
 
 What a gang asks for itself is compared with a plain model, which tries every pod on every node; constraints between
 pods, and devices, with all that the engine accepts in any order. ``python -m core_tests.engine.gangs.terms --cases
-10000``, in ``packages/kubestow/tests``, compares so many cases of each feature.
+10000``, in ``packages/kubestow/tests``, compares so many cases of each feature; :mod:`.small_gangs` has all of the
+smallest.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations_with_replacement, product
 from random import Random
-from typing import TypeVar
 
 from core_tests.engine.gangs.clusters import EngineCase, offline_scheduler, pod_group, random_case
 from core_tests.engine.gangs.device_cases import random_device_case
@@ -22,7 +21,6 @@ from kubestow.engine.gangs.gang_search import GangSearch
 from kubestow.framework.gang import Gang, Preference, Role, Segments
 from kubestow.testing import node, pod
 
-T = TypeVar("T")
 #: The nodes of pods by name; None for a pod without one.
 Placed = Mapping[str, str | None]
 
@@ -286,58 +284,13 @@ def difference(feature: str, seed: int) -> str:
     return f"seed {seed}, {case}: {found}" if found and not found.startswith("open") else found
 
 
-def small_cases(most_nodes: int, most_pods: int) -> Iterator[Case]:
-    """All gangs of so many pods on so many nodes, at most: each with one or two CPUs, the nodes in up to two zones.
-
-    Each gang has every minimum, without further terms, in segments of two pods or of three per zone, and in two roles
-    of which each needs every number of pods. Cases that only differ in names occur once.
-    """
-    for some in _multisets([(cpu, zone) for zone in "ab" for cpu in (1, 2)], most_nodes):
-        other = sorted(((cpu, "ba"["ab".index(zone)]) for cpu, zone in some), key=lambda each: each[::-1])
-        if other < sorted(some, key=lambda each: each[::-1]):
-            continue  # the same with the zones exchanged
-        cpus = {f"n{number}": cpu for number, (cpu, _) in enumerate(some)}
-        zones = {f"n{number}": zone for number, (_, zone) in enumerate(some)}
-        for requested in _multisets([1, 2], most_pods):
-            pods = {f"w{number}": cpu for number, cpu in enumerate(requested)}
-            for minimum, segment in product(range(1, len(pods) + 1), (0, 2, 3)):
-                yield Case(cpus, zones, [pods], [minimum], {}, {}, segment=segment)
-            for by_role in _two_roles(pods):
-                numbers = (range(len(names) + 1) for names in by_role.values())
-                for minimum, *least in product(range(1, len(pods) + 1), *numbers):
-                    needed = dict(zip(by_role, least, strict=True))
-                    yield Case(cpus, zones, [pods], [minimum], by_role, needed)
-
-
-def _two_roles(pods: Mapping[str, int]) -> Iterator[dict[str, list[str]]]:
-    """The ways to make some pods drivers and the others workers; pods of one CPU, and those of two, are alike."""
-    alike = [[name for name, cpu in pods.items() if cpu == amount] for amount in (1, 2)]
-    for counts in product(*(range(len(names) + 1) for names in alike)):
-        drivers = [name for names, count in zip(alike, counts, strict=True) for name in names[:count]]
-        yield {"driver": drivers, "worker": [name for name in pods if name not in drivers]}
-
-
-def _multisets(kinds: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
-    """All choices of up to so many of some kinds, at least one, whatever their order."""
-    for count in range(1, most + 1):
-        yield from combinations_with_replacement(kinds, count)
-
-
 def main() -> None:
     """Compare many cases of each feature."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("features", nargs="*", metavar="FEATURE", help=f"of {', '.join(FEATURES)}; all by default")
-    parser.add_argument(
-        "--exhaustive", type=int, nargs=2, metavar=("NODES", "PODS"), help="all cases of at most so many instead"
-    )
     options = parser.parse_args()
-    if options.exhaustive:
-        differences = [case.difference() for case in small_cases(*options.exhaustive)]
-        wrong = [found for found in differences if found]
-        print(f"{len(differences)} cases, {len(wrong)} differ or are open", *wrong[:3], sep="\n")  # noqa: T201
-        return
     for feature in options.features or FEATURES:
         found = [difference(feature, seed) for seed in range(options.first, options.first + options.cases)]
         unanswered = sum(each.startswith("open") for each in found)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import pytest
 
-from core_tests.engine.gangs.terms import FEATURES, Case, difference, small_cases
+from core_tests.engine.gangs.terms import FEATURES, Case, difference
 
 pytest.importorskip("ortools", reason="kubestow[solvers] is not installed")
 
@@ -16,12 +14,6 @@ ZONES = {"n0": "a", "n1": "b"}
 @pytest.mark.parametrize("feature", FEATURES)
 def test_a_gang_is_placed_if_and_only_if_it_can_be(feature: str) -> None:
     assert [found for seed in range(60) if (found := difference(feature, seed))] == []
-
-
-def test_the_smallest_gangs_are_placed_if_and_only_if_they_can_be() -> None:
-    cases = list(islice(small_cases(2, 2), 0, None, 8))
-    assert len(cases) == 100
-    assert [f"{case}: {found}" for case in cases if (found := case.difference())] == []
 
 
 # -- groups that kube-scheduler does not place although they fit -----------------------------------------------------
