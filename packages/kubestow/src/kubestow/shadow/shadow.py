@@ -427,6 +427,7 @@ class _Search:
     ) -> None:
         self._comparer, self._history, self._change, self.observed = comparer, history, change, observed
         self._moments = self._all(changes, effects, most)
+        self._seen: set[Moment] = set()
         #: Those until now.
         self._changes = changes
         self.first: Comparison | None = None
@@ -445,6 +446,9 @@ class _Search:
         """
         self._changes = changes
         for moments, moment in self._moments:
+            if moment in self._seen:
+                continue
+            self._seen.add(moment)
             self._go_to(moment)
             if (found := self._compare(self.observed)) is not None and found.verdict.agrees:
                 self.race, self.has_ended = tuple(moments.differences(moment)), True
