@@ -56,6 +56,8 @@ _HALVING = 2048
 _MOST_PREEMPTIONS = 2000
 #: Steps towards a moment at which no node is better than the chosen one.
 _STEPS = 6
+#: Of a nomination, so many moments are tried at the first look, when not all victims may have been evicted.
+_EARLY = 16
 #: Moments that are tried before it is supposed that deleted pods were assumed on nodes.
 _LIKELY = 48
 #: In the message of an attempt in which preemption found nothing; without it a nominated pod has preempted again.
@@ -412,7 +414,8 @@ class _Search:
     ``first`` is the result from the state that was delivered, ``nodes`` the two nodes in it; ``tried`` counts states,
     ``race`` says in what the state differs that was found. Each of the ``effects`` is a set of changes (numbers) that
     may follow from the decision; at most so many states (``most``, asked before each one) are tried with each, without
-    it only those that are most likely. A search can be interrupted.
+    it only the most likely ones, and few others if not the victims but the node is another one. A search can be
+    interrupted.
     """
 
     def __init__(
@@ -477,7 +480,7 @@ class _Search:
             yield from ((moments, moment) for moment in self._leading(moments, nodes, ends))
             begun.append((moments, ends, moments.all(nodes)))
         if most is None:
-            return
+            most = self._most_at_first
         for moments, ends, others in begun:
             yield from ((moments, moment) for moment in itertools.islice(_at_most(most, others), _LIKELY))
             for moment in dict.fromkeys(ends):
@@ -485,6 +488,10 @@ class _Search:
                     yield moments, replace(moment, assumed=assumed)
         for moments, _, others in begun:
             yield from ((moments, moment) for moment in _at_most(most, others, _LIKELY))
+
+    def _most_at_first(self) -> int:
+        """How many are tried while not all victims may have been evicted: none if that may be why it differs."""
+        return _EARLY if self.first is not None and self.first.node != self.observed.nominated else 0
 
     def _compare(self, observed: ObservedDecision) -> Comparison | None:
         """Compare in the state that the cache is in; None if the pod is not pending in it."""
