@@ -11,6 +11,7 @@ if one of them yields the same result, the difference is *explained by a race*.
 from __future__ import annotations
 
 import itertools
+import re
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -64,6 +65,8 @@ _LIKELY = 48
 _PREEMPTION = "preemption: "
 #: In the message of a preemption since Behaviour.PREEMPTION_REPORTS_WHAT_IT_FOUND, also where the nomination stays.
 _PREEMPTS_AGAIN = "preemption: found a potential placement"
+#: How a rejection begins.
+_NODE_COUNT = re.compile(r"0/(\d+) nodes are available")
 _VOLUMES = (PersistentVolume, PersistentVolumeClaim, ResourceClaim)
 
 
@@ -431,6 +434,8 @@ class _Search:
         self._comparer, self._history, self._change, self.observed = comparer, history, change, observed
         self._moments = self._all(changes, effects, most)
         self._seen: set[Moment] = set()
+        #: How many more nodes than in the plain state there were by the words of a rejection; None if it is not known.
+        self._more_nodes: int | None = None
         #: Those until now.
         self._changes = changes
         self.first: Comparison | None = None
@@ -449,17 +454,31 @@ class _Search:
         """
         self._changes = changes
         for moments, moment in self._moments:
-            if moment in self._seen:
+            if moment in self._seen or self._has_other_nodes(moments, moment):
                 continue
             self._seen.add(moment)
             self._go_to(moment)
-            if (found := self._compare(self.observed)) is not None and found.verdict.agrees:
+            found = self._compare(self.observed)
+            if found is not None and found is self.first:
+                self._more_nodes = self._more_nodes_said(found, moments.more_nodes(moment))
+            if found is not None and found.verdict.agrees:
                 self.race, self.has_ended = tuple(moments.differences(moment)), True
                 return found
             if is_over():
                 return None
         self.has_ended = True
         return None
+
+    def _more_nodes_said(self, first: Comparison, more_nodes: int) -> int | None:
+        """How many more nodes there were by the words, given that there were so many more at the first state."""
+        said, here = _NODE_COUNT.match(self.observed.message), _NODE_COUNT.match(first.here)
+        if self.observed.nominated or said is None or here is None:
+            return None
+        return int(said[1]) - int(here[1]) + more_nodes
+
+    def _has_other_nodes(self, moments: Moments, moment: Moment) -> bool:
+        """Whether a rejection would have other words at a moment, because there are more nodes or fewer."""
+        return self._more_nodes is not None and self._more_nodes != moments.more_nodes(moment)
 
     def _go_to(self, moment: Moment) -> None:
         self._history.go_to(moment, self._changes)
