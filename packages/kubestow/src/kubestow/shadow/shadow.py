@@ -417,8 +417,7 @@ class _Search:
     ``first`` is the result from the state that was delivered, ``nodes`` the two nodes in it; ``tried`` counts states,
     ``race`` says in what the state differs that was found. Each of the ``effects`` is a set of changes (numbers) that
     may follow from the decision; at most so many states (``most``, asked before each one) are tried with each, without
-    it only the most likely ones, and few others if not the victims but the node is another one. A search can be
-    interrupted.
+    it only the most likely ones, and few others if not only the victims differ. A search can be interrupted.
     """
 
     def __init__(
@@ -510,7 +509,10 @@ class _Search:
 
     def _most_at_first(self) -> int:
         """How many are tried while not all victims may have been evicted: none if that may be why it differs."""
-        return _EARLY if self.first is not None and self.first.node != self.observed.nominated else 0
+        first = self.first
+        if first is None or (first.verdict is Verdict.OTHER_VICTIMS and first.node == self.observed.nominated):
+            return 0
+        return _EARLY
 
     def _compare(self, observed: ObservedDecision) -> Comparison | None:
         """Compare in the state that the cache is in; None if the pod is not pending in it."""
