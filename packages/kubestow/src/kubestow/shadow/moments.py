@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from kubestow.scheduling.events.resources import PODS
+from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.shadow.history import Change, Moment, ObjectID
 
 MOST_MOMENTS = 600
@@ -60,6 +60,8 @@ class Moments:
                 self.free.append(change)
         self._certain = frozenset(certain)
         self._created = created
+        #: The creations and deletions of nodes.
+        self._node_changes = [each for each in changes if each.resource == NODES and (each.is_deletion or not each.old)]
         self.plain = self._moment((decision.number, ()), self._before(decision.number))
         """The state that this watch had delivered before the decision."""
 
@@ -106,6 +108,13 @@ class Moments:
     def in_queue_order(self) -> Moment:
         """The state in which exactly the pods before this one in the queue had been decided about."""
         return self._moment((self._decision.number, ()), self._queue_order())
+
+    def more_nodes(self, moment: Moment) -> int:
+        """How many more nodes there are at a moment than in the plain state; negative for fewer."""
+        return sum(
+            (moment.has(change) - self.plain.has(change)) * (-1 if change.is_deletion else 1)
+            for change in self._node_changes
+        )
 
     def differences(self, moment: Moment) -> list[str]:
         """In what a moment differs from the plain state, in words."""

@@ -53,8 +53,9 @@ class Preemptions:
     def __init__(self, most: int) -> None:
         self._evictions: deque[Change] = deque(maxlen=most)
         self._nominations: deque[Change] = deque(maxlen=most)
-        #: The UID of the preemptor of each victim that an event has named.
-        self._preemptors: dict[str, str] = {}
+        #: The UIDs of the preemptors of each victim that events have named: a pod that preempts before the scheduler
+        #: has seen a victim of another pod terminate evicts it too.
+        self._preemptors: dict[str, set[str]] = {}
         self._most = most
 
     def add_eviction(self, change: Change) -> None:
@@ -69,10 +70,10 @@ class Preemptions:
         self._nominations.append(change)
 
     def add_event(self, event: PreemptedEvent) -> None:
-        """Note which pod the victim of an event was evicted for."""
+        """Note a pod for which the victim of an event was evicted."""
         if (found := _NOTE.match(event.note)) is None:
             return
-        self._preemptors[event.regarding.uid] = found["uid"]
+        self._preemptors.setdefault(event.regarding.uid, set()).add(found["uid"])
         if len(self._preemptors) > self._most:
             del self._preemptors[next(iter(self._preemptors))]
 
@@ -93,7 +94,7 @@ class Preemptions:
             pod = eviction.new
             if eviction.time < since or pod.spec.node_name != node or (pod.spec.priority or 0) >= priority:
                 continue
-            if self._preemptors.get(pod.metadata.uid, own) != own or (after and eviction.number > after.number):
+            if not self._may_be_victim(pod.metadata.uid, own) or (after and eviction.number > after.number):
                 continue
             evicted[pod.metadata.uid] = f"{eviction.key[0]}/{eviction.key[1]}"
             if before if eviction.number < change.number else after:
@@ -102,7 +103,7 @@ class Preemptions:
             each.old.metadata.uid
             for each in changes
             if each.resource == PODS and each.is_deletion and each.old.spec.node_name == node
-            if self._preemptors.get(each.old.metadata.uid, own) == own
+            if self._may_be_victim(each.old.metadata.uid, own)
         )
         if any(uid not in self._preemptors for uid in evicted) and any(
             each.time >= since and each.key != change.key and each.new.status.nominated_node_name == node
@@ -123,6 +124,10 @@ class Preemptions:
             yield frozenset(
                 c.number for c in changes if c.object_id in victims and c.number >= first[c.object_id].number
             )
+
+    def _may_be_victim(self, uid: str, preemptor: str) -> bool:
+        """Whether an event names a pod as a victim of another one, or none names it."""
+        return preemptor in self._preemptors.get(uid, (preemptor,))
 
     def _own_nominations(self, change: Change, since: float) -> tuple[Change | None, Change | None]:
         """The nominations of the same pod before a nomination, since a time, and after it."""

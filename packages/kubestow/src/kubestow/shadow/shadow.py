@@ -11,6 +11,7 @@ if one of them yields the same result, the difference is *explained by a race*.
 from __future__ import annotations
 
 import itertools
+import re
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -56,12 +57,16 @@ _HALVING = 2048
 _MOST_PREEMPTIONS = 2000
 #: Steps towards a moment at which no node is better than the chosen one.
 _STEPS = 6
+#: Of a nomination, so many moments are tried at the first look, when not all victims may have been evicted.
+_EARLY = 16
 #: Moments that are tried before it is supposed that deleted pods were assumed on nodes.
 _LIKELY = 48
 #: In the message of an attempt in which preemption found nothing; without it a nominated pod has preempted again.
 _PREEMPTION = "preemption: "
 #: In the message of a preemption since Behaviour.PREEMPTION_REPORTS_WHAT_IT_FOUND, also where the nomination stays.
 _PREEMPTS_AGAIN = "preemption: found a potential placement"
+#: How a rejection begins.
+_NODE_COUNT = re.compile(r"0/(\d+) nodes are available")
 _VOLUMES = (PersistentVolume, PersistentVolumeClaim, ResourceClaim)
 
 
@@ -412,7 +417,7 @@ class _Search:
     ``first`` is the result from the state that was delivered, ``nodes`` the two nodes in it; ``tried`` counts states,
     ``race`` says in what the state differs that was found. Each of the ``effects`` is a set of changes (numbers) that
     may follow from the decision; at most so many states (``most``, asked before each one) are tried with each, without
-    it only those that are most likely. A search can be interrupted.
+    it only the most likely ones, and few others if not only the victims differ. A search can be interrupted.
     """
 
     def __init__(
@@ -427,6 +432,9 @@ class _Search:
     ) -> None:
         self._comparer, self._history, self._change, self.observed = comparer, history, change, observed
         self._moments = self._all(changes, effects, most)
+        self._seen: set[Moment] = set()
+        #: How many more nodes than in the plain state there were by the words of a rejection; None if it is not known.
+        self._more_nodes: int | None = None
         #: Those until now.
         self._changes = changes
         self.first: Comparison | None = None
@@ -445,14 +453,31 @@ class _Search:
         """
         self._changes = changes
         for moments, moment in self._moments:
+            if moment in self._seen or self._has_other_nodes(moments, moment):
+                continue
+            self._seen.add(moment)
             self._go_to(moment)
-            if (found := self._compare(self.observed)) is not None and found.verdict.agrees:
+            found = self._compare(self.observed)
+            if found is not None and found is self.first:
+                self._more_nodes = self._more_nodes_said(found, moments.more_nodes(moment))
+            if found is not None and found.verdict.agrees:
                 self.race, self.has_ended = tuple(moments.differences(moment)), True
                 return found
             if is_over():
                 return None
         self.has_ended = True
         return None
+
+    def _more_nodes_said(self, first: Comparison, more_nodes: int) -> int | None:
+        """How many more nodes there were by the words, given that there were so many more at the first state."""
+        said, here = _NODE_COUNT.match(self.observed.message), _NODE_COUNT.match(first.here)
+        if self.observed.nominated or said is None or here is None:
+            return None
+        return int(said[1]) - int(here[1]) + more_nodes
+
+    def _has_other_nodes(self, moments: Moments, moment: Moment) -> bool:
+        """Whether a rejection would have other words at a moment, because there are more nodes or fewer."""
+        return self._more_nodes is not None and self._more_nodes != moments.more_nodes(moment)
 
     def _go_to(self, moment: Moment) -> None:
         self._history.go_to(moment, self._changes)
@@ -473,7 +498,7 @@ class _Search:
             yield from ((moments, moment) for moment in self._leading(moments, nodes, ends))
             begun.append((moments, ends, moments.all(nodes)))
         if most is None:
-            return
+            most = self._most_at_first
         for moments, ends, others in begun:
             yield from ((moments, moment) for moment in itertools.islice(_at_most(most, others), _LIKELY))
             for moment in dict.fromkeys(ends):
@@ -481,6 +506,13 @@ class _Search:
                     yield moments, replace(moment, assumed=assumed)
         for moments, _, others in begun:
             yield from ((moments, moment) for moment in _at_most(most, others, _LIKELY))
+
+    def _most_at_first(self) -> int:
+        """How many are tried while not all victims may have been evicted: none if that may be why it differs."""
+        first = self.first
+        if first is None or (first.verdict is Verdict.OTHER_VICTIMS and first.node == self.observed.nominated):
+            return 0
+        return _EARLY
 
     def _compare(self, observed: ObservedDecision) -> Comparison | None:
         """Compare in the state that the cache is in; None if the pod is not pending in it."""

@@ -140,7 +140,7 @@ def test_a_rejection_that_is_written_late_is_explained_after_few_states() -> Non
     found = watches.judged()
     assert not found.differs
     assert "the creation of Node new was not known yet" in found.race
-    assert found.moments < 60
+    assert found.moments == 2  # those with three nodes are no explanation
 
 
 def test_watches_that_lag_behind_one_another_are_aligned_by_resource_versions() -> None:

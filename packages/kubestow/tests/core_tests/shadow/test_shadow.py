@@ -369,6 +369,27 @@ def test_events_name_the_preemptor_of_each_victim_on_a_shared_node(preemptor: st
     assert next(found.verdict for found in results if found.pod == "default/one") is verdict
 
 
+def test_a_pod_may_be_the_victim_of_two_preemptors() -> None:
+    """The second one has preempted before the eviction for the first one reached the scheduler."""
+    low = pod("low", cpu="4", node="node-0", priority=0)
+
+    async def both(cluster: DelayedCluster) -> None:
+        for name in ("one", "two"):
+            cluster.put(pod(name, cpu="1", priority=10, scheduler="other"))
+        await asyncio.sleep(0.1)
+        victim = pod("low", cpu="4", node="node-0", priority=0, status={"conditions": [_EVICTED]})
+        for name in ("one", "two"):
+            cluster.put(_preempts(name, "node-0", cpu="1"))
+            cluster.put(victim)
+            cluster.report_preempted(victim, f"uid-default-{name}")
+
+    results = _preemption(both, *nodes(1), low)
+    assert [(found.pod, found.verdict) for found in results] == [
+        ("default/one", Verdict.SAME_VICTIMS),
+        ("default/two", Verdict.SAME_VICTIMS),
+    ]
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_the_best_of_a_sample_is_no_difference_with_300_nodes(seed: int) -> None:
     async def bursts(cluster: DelayedCluster) -> None:
