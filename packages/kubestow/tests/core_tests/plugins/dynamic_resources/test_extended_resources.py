@@ -324,6 +324,7 @@ def test_a_class_that_starts_to_map_a_resource_requeues() -> None:
     assert hint(info, None, CLASS)
     assert hint(info, plain, CLASS)
     assert not hint(info, CLASS, CLASS)
+    assert not hint(harness_with_devices().info(pod("other", cpu="1")), plain, CLASS)
     assert not hint(info, None, plain)
     assert hint(harness_with_devices().info(requesting(1, "deviceclass.resource.kubernetes.io/gpu")), None, plain)
 
