@@ -270,6 +270,7 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     "a wait on permit times out": lambda: attempted(waiting={"b": 2.0}),
     "a preemptor is nominated": lambda: attempted(without_nomination=["high"]),
     "no binding begins of a pod that needs none": lambda: begun(settled_for=0.1),
+    "a pod counts where it is": lambda: begun(miscounted=["counts b on n"]),
     "no binding is sent of a pod that was stopped": lambda: sent(is_stopped=True),
     "victims have lower priority": lambda: preempting(victim=_pod("low", priority=10)),
     "a pod that must not preempt does not": lambda: preempting(

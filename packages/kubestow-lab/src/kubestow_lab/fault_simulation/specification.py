@@ -152,12 +152,13 @@ class Begun:
     """A scheduler begins to bind a pod.
 
     ``settled_for``: for so many seconds it has known that the pod is gone, being deleted, or on a node; None for a
-    pod that is pending.
+    pod that is pending. ``miscounted`` has the pods that do not count where its watches have shown them: what is wrong.
     """
 
     by: str
     pod: Pod
     settled_for: float | None
+    miscounted: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -500,6 +501,16 @@ def no_binding_begins_of_a_pod_that_needs_none(fact: Begun) -> Iterator[str]:
     """A pod that was deleted, or has a node, would hold another node until the server refuses its binding."""
     if fact.settled_for:  # else it has learned that this very moment
         yield f"{fact.by} begins to bind {fact.pod.metadata.name}, and has known for {fact.settled_for:.3f} s better"
+
+
+@_rule(Begun)
+def a_pod_counts_where_it_is(fact: Begun) -> Iterator[str]:
+    """A pod that counts nowhere, or on another node, leaves room that others are bound to, and one that is gone takes it.
+
+    The next change of the pod makes up for it, so that nothing may be left of it in the end.
+    """
+    for problem in fact.miscounted:
+        yield f"{fact.by} {problem}"
 
 
 @_rule(Sent)

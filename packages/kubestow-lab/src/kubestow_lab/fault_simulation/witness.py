@@ -20,6 +20,7 @@ from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ende
 from kubestow_lab.fault_simulation.invariants.fairness import FirstAttempts, Overtaken
 from kubestow_lab.fault_simulation.invariants.feasible_nodes import PlainObjects
 from kubestow_lab.fault_simulation.invariants.gangs import gang_counts
+from kubestow_lab.fault_simulation.invariants.scheduler_state import miscounted
 from kubestow_lab.fault_simulation.scheduler.process import Process
 from kubestow_lab.fault_simulation.specification import (
     MAX_AT_ONCE,
@@ -64,8 +65,9 @@ class Witness:
         self._last_attempts: dict[str, float] = {}
         #: The (first) preemptors so far, by the identity of a start and their uid.
         self._have_preempted: set[tuple[str, str]] = set()
-        #: The preemptions in progress, by the identity of a start and the uid of the (first) preemptor: the victims.
-        self._awaited: dict[tuple[str, str], list[Pod]] = {}
+        #: The preemptions in progress, by the identity of a start and the uid of the (first) preemptor: the victims of
+        #: each, the newest last. An older one may still wait for a response.
+        self._awaited: dict[tuple[str, str], list[list[Pod]]] = {}
         #: The pods that have preempted others since the last attempt of a start, with their nodes.
         self._preemptors: dict[str, list[tuple[Pod, str]]] = {}
 
@@ -279,8 +281,10 @@ class Witness:
             beside = [pod for pod in stay if pod.metadata.uid not in {preemptor.metadata.uid, *leaving}]
             self._preemptors.setdefault(process.identity, []).append((preemptor, node_name))
         key = (process.identity, preemptors[0].metadata.uid)
-        awaited = [pod for pod in self._awaited.get(key, ()) if _stays(_known(process, pod))]
-        self._awaited[key] = list(victims)
+        in_progress = self._awaited.setdefault(key, [])
+        awaited = [pod for pod in (in_progress[-1] if in_progress else ()) if _stays(_known(process, pod))]
+        if any(map(_stays, victims)):  # without any to evict the preemption has ended as it started
+            in_progress.append(list(victims))
         self._have_preempted.add(key)
         self.state(
             Preempting(
@@ -322,13 +326,22 @@ class Witness:
                 return
 
     def evictions_ended(self, process: Process, preemptor: Pod, *, succeeded: bool) -> None:
-        victims = self._awaited.pop((process.identity, preemptor.metadata.uid), [])
+        key = (process.identity, preemptor.metadata.uid)
+        in_progress = self._awaited.get(key) or [[]]
+        # Which of them has ended is not said: if it has succeeded, one of which all victims have gone, if there is one.
+        remaining = [self._on_their_nodes(victims) for victims in in_progress]
+        counts = [len(each) if succeeded else 0 for each in remaining]
+        ended_one = counts.index(min(counts))
+        del in_progress[ended_one]
+        if not in_progress:
+            self._awaited.pop(key, None)
+        self.state(Evicted(by=process.name, preemptor=preemptor, succeeded=succeeded, remaining=remaining[ended_one]))
+
+    def _on_their_nodes(self, victims: Sequence[Pod]) -> list[Pod]:
+        """Those victims that are on their nodes on the server, and are not being deleted."""
         # Others were stopped before they were bound, and may be on a node since.
         evicted = {victim.metadata.uid for victim in victims if victim.spec.node_name}
-        remaining = [
-            pod for pod in self._server.pods() if pod.metadata.uid in evicted and _stays(pod) and not ended(pod)
-        ]
-        self.state(Evicted(by=process.name, preemptor=preemptor, succeeded=succeeded, remaining=remaining))
+        return [pod for pod in self._server.pods() if pod.metadata.uid in evicted and _stays(pod) and not ended(pod)]
 
     def watch_requested(self, process: Process, what: str, since: int, seen: int) -> None:
         self.state(Watched(by=process.identity, what=what, since=since, seen=seen))
@@ -336,7 +349,10 @@ class Witness:
     def binding_begun(self, process: Process, pod: Pod) -> None:
         view = process.view
         since = view.settled_at.get(pod.metadata.uid)
-        self.state(Begun(by=process.identity, pod=pod, settled_for=None if since is None else view.now - since))
+        settled_for = None if since is None else view.now - since
+        self.state(
+            Begun(by=process.identity, pod=pod, settled_for=settled_for, miscounted=list(miscounted(process)))
+        )
 
     def write_requested(self, process: Process, what: str) -> None:
         self.state(
