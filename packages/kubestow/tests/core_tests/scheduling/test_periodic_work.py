@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from kubestow.errors import Unreachable
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
+from kubestow.process import WallClock
+from kubestow.scheduling.background_work import PeriodicWork
 from kubestow.testing import in_virtual_time, node, pod
 
 OPENING = "Opening"
@@ -90,3 +94,11 @@ def test_work_ends_with_the_scheduler() -> None:
     (profile,) = harnesses[0].scheduler.profiles.values()
     (door,) = (plugin for plugin in profile.plugins if isinstance(plugin, Door))
     assert door.runs == 1
+
+
+def test_the_longest_pause_is_that_of_the_work_that_is_repeated_least_often() -> None:
+    periodic = PeriodicWork(WallClock())
+    assert periodic.longest_pause == 0.0
+    for seconds in (30, 90, 60):
+        periodic.add(seconds, partial(asyncio.sleep, 0))
+    assert periodic.longest_pause == 90
