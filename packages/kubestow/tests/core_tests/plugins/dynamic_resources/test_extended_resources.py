@@ -307,6 +307,11 @@ def test_balanced_allocation_counts_devices() -> None:
     assert with_two_nodes().scores(requesting(1), "NodeResourcesBalancedAllocation") == {"a": 75, "b": 75}
 
 
+def test_each_node_lacks_what_it_does_not_offer_itself() -> None:
+    harness = DeviceHarness(node("own", allocatable={GPU: "1"}), node("bare"), CLASS)
+    assert harness.feasible(pod("p", requests={"cpu": "1", GPU: "1"})) == {"own"}
+
+
 # -- queueing hints ------------------------------------------------------------------------------------------------
 
 
