@@ -194,7 +194,9 @@ SHUTDOWN = [
     PlantedFault("background tasks are not stopped", replaced(BackgroundTasks, "__iter__", lambda self: iter(()))),
     PlantedFault("tasks are not cancelled at shutdown", replaced(scheduler, "_cancel", nothing_async)),
     PlantedFault("confirmations outlive their scheduler", around(BindingConfirmations, "__init__", _keeps_tasks)),
-    PlantedFault("status patches go on after shutdown", left_out(Dispatcher, "close")),
+    PlantedFault(
+        "status patches go on after shutdown", left_out(Dispatcher, "close"), often=(Fault.SLOW, Fault.STOPPED)
+    ),
     PlantedFault("shutdown waits for no work", replaced(Scheduler, "_drain", nothing_async)),
     PlantedFault(
         "the lease is released before work in progress has ended",

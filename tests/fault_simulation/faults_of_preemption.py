@@ -18,7 +18,7 @@ from kubestow.plugins.default_preemption import default_preemption, dry_run
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResourcesWithoutScore
 from kubestow.plugins.dynamic_resources.pre_bind import ClaimUpdates
-from kubestow.plugins.volume_binding.volume_binding import AssumedVolumes, VolumeBinding
+from kubestow.plugins.volume_binding.volume_binding import VolumeBinding
 from kubestow.scheduling.cycle.failure_handler import FailureHandler
 from kubestow.scheduling.gangs.barrier import GangBarrier
 from kubestow.scheduling.gangs.placer import MemberPlacement
@@ -109,11 +109,25 @@ PREEMPTION = [
     PlantedFault("a preemptor is not nominated", around(FailureHandler, "attempt_failed", _without_nomination)),
     PlantedFault("a preemption does not end", left_out(Evictions, "_forget")),
     PlantedFault("a preemptor stays gated", left_out(Evictions, "_let_go")),
-    PlantedFault("a preemptor whose victims are gone is not requeued", left_out(Evictions, "_activate"), flushes=False),
-    PlantedFault("evictions do not watch their victims", left_out(Evictions, "victim_changed"), often=(Fault.DELAY,)),
+    PlantedFault(
+        "a preemptor whose victims are gone is not requeued",
+        left_out(Evictions, "_activate"),
+        often=(Fault.PROTECTED,),
+        flushes=False,
+        is_crowded=True,
+    ),
+    PlantedFault(
+        "evictions do not watch their victims",
+        left_out(Evictions, "victim_changed"),
+        often=(Fault.DELAY,),
+        is_crowded=True,
+    ),
     PlantedFault("a preemptor is never gated", replaced(PreemptionsInProgress, "is_preempting", lambda *_: False)),
     PlantedFault(
-        "an eviction that failed counts as made", around(Evictions, "_evict", errors_ignored()), often=(Fault.REJECTED,)
+        "an eviction that failed counts as made",
+        around(Evictions, "_evict", errors_ignored()),
+        often=(Fault.PROTECTED,),
+        is_crowded=True,
     ),
     PlantedFault("no victim is reprieved", replaced(dry_run, "_not_reprieved", _all_are_victims)),
     PlantedFault(
@@ -176,6 +190,7 @@ DEVICES = [
         "devices are not reserved until the claim is written",
         left_out(ResourceClaimTracker, "signal_pending_allocation"),
         required=(Part.DEVICES,),
+        often=(Fault.SLOW,),
     ),
     PlantedFault(
         "a written claim is not known until the watch shows it",
@@ -216,12 +231,6 @@ VOLUMES = [
         "a pod is bound before its volumes",
         replaced(VolumeBinding, "pre_bind", nothing_async),
         required=(Part.VOLUMES,),
-    ),
-    PlantedFault(
-        "a volume that could not be written counts as written",
-        around(AssumedVolumes, "write", errors_ignored()),
-        required=(Part.VOLUMES,),
-        often=(Fault.REJECTED,),
     ),
     PlantedFault("a disk in use is not counted", left_out(Volumes, "add_pod"), required=(Part.VOLUMES,)),
     PlantedFault("a disk stays in use without its pod", left_out(Volumes, "remove_pod"), required=(Part.VOLUMES,)),

@@ -200,7 +200,13 @@ EVENTS = [
         replaced(SchedulingQueue, "requeue_for_freed_nomination", lambda *_: False),
         flushes=False,
     ),
-    PlantedFault("activation requeues no pod", left_out(SchedulingQueue, "activate"), flushes=False),
+    PlantedFault(
+        "activation requeues no pod",
+        left_out(SchedulingQueue, "activate"),
+        often=(Fault.PROTECTED,),
+        flushes=False,
+        is_crowded=True,
+    ),
 ]
 
 QUEUE = [

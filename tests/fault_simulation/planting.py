@@ -24,6 +24,7 @@ class PlantedFault:
     are frequent then. ``minor`` is the version whose code it is in, None for that which a seed draws.
     ``flushes``: pods are tried again after five minutes, which hides that they were not requeued. Without it no pod has
     constraints on others, whose hints are incomplete.
+    ``is_crowded``: there are more pods than few nodes have room for, so that they preempt each other.
     """
 
     name: str
@@ -32,6 +33,7 @@ class PlantedFault:
     often: tuple[Fault, ...] = ()
     flushes: bool = True
     minor: Minor | None = None
+    is_crowded: bool = False
 
     def scenario(self, seed: int) -> Scenario:
         """The scenario of a seed."""
@@ -39,6 +41,8 @@ class PlantedFault:
         if Part.STALLS not in self.required:
             scenario = scenario.without(Part.STALLS)
         scenario = replace(scenario, rates=dict.fromkeys(self.often, max(RATES)))
+        if self.is_crowded:
+            scenario = replace(scenario, nodes=2, pods=40)
         if self.minor is not None:
             scenario = replace(scenario, minor=str(self.minor), parts=scenario.parts - {Part.DEVICES})
         if self.flushes:
@@ -49,6 +53,7 @@ class PlantedFault:
     def condition(self) -> str:
         """What its seeds have in common that other seeds need not have."""
         parts = [part.value for part in self.required] + [fault.value for fault in self.often]
+        parts += ["too many pods"] if self.is_crowded else []
         return ", ".join(parts if self.minor is None else [*parts, f"v{self.minor}"])
 
 

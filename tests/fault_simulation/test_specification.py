@@ -255,6 +255,9 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     "only the leader binds": lambda: bound(may_schedule=False),
     "pods that constrain each other have one scheduler": lambda: attempted(unknown_of_workload=["uid-b"]),
     "no pod is overtaken twice": lambda: attempted(overtaken=[Overtaken("b", 2)]),
+    "a pod in flight is not queued": lambda: attempted(queued_in_flight=["uid-b"]),
+    "a pod is queued as it is": lambda: attempted(outdated=["uid-b"]),
+    "a preemptor is tried after its evictions": lambda: attempted(preemptors_left=["high"]),
     "attempts back off": lambda: attempted(at_once=MAX_AT_ONCE),
     "an error is not retried at once": lambda: attempted(since_error=0.5),
     "a ready pod is tried": lambda: attempted(idle=6.0),
@@ -270,6 +273,7 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     "a wait on permit times out": lambda: attempted(waiting={"b": 2.0}),
     "a preemptor is nominated": lambda: attempted(without_nomination=["high"]),
     "no binding begins of a pod that needs none": lambda: begun(settled_for=0.1),
+    "a pod counts where it is": lambda: begun(miscounted=["counts b on n"]),
     "no binding is sent of a pod that was stopped": lambda: sent(is_stopped=True),
     "victims have lower priority": lambda: preempting(victim=_pod("low", priority=10)),
     "a pod that must not preempt does not": lambda: preempting(

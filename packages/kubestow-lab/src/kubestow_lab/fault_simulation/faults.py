@@ -33,6 +33,7 @@ class Fault(StrEnum):
     REQUEST_LOST = "requests are lost"
     RESPONSE_LOST = "requests take effect and their responses are lost"
     BOUND_FIRST = "a user binds a pod before its binding arrives"
+    PROTECTED = "deletions of a pod are forbidden for a while"
     # of processes
     KILLED = "a scheduler is killed"
     STOPPED = "a scheduler is stopped gracefully"
@@ -47,8 +48,9 @@ class Fault(StrEnum):
 RATES = (0.0, 0.0, 0.02, 0.1, 0.3)
 """The probabilities that a kind of fault may have in a run."""
 
-#: Those of BOUND_FIRST, which is drawn by itself, so that it does not change what else a seed has.
-_RATES_OF_BOUND_FIRST = (0.0, 0.0, 0.0, 0.1)
+#: Kinds that are drawn by themselves, so that they do not change what else a seed has, by what is drawn for them.
+_DRAWN_ALONE = {Fault.BOUND_FIRST: "bound first", Fault.PROTECTED: "protected"}
+_RATES_ALONE = (0.0, 0.0, 0.0, 0.1)
 
 _ERRORS = ((429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"))
 
@@ -59,12 +61,10 @@ class Faults:
     def __init__(self, seed: int, steps: Steps, rates: Mapping[Fault, float] = MappingProxyType({})) -> None:
         self.random, self._steps = Random(f"{seed} faults"), steps
         self.active = True
-        #: The time until which bindings of a pod are forbidden, by uid.
-        self._forbidden: dict[str, float] = {}
-        drawn: dict[Fault, float] = {
-            fault: self.random.choice(RATES) for fault in Fault if fault is not Fault.BOUND_FIRST
-        }
-        drawn[Fault.BOUND_FIRST] = Random(f"{seed} bound first").choice(_RATES_OF_BOUND_FIRST)
+        #: The time until which bindings or deletions of a pod are forbidden, by kind of fault and uid.
+        self._forbidden: dict[tuple[Fault, str], float] = {}
+        drawn: dict[Fault, float] = {fault: self.random.choice(RATES) for fault in Fault if fault not in _DRAWN_ALONE}
+        drawn |= {fault: Random(f"{seed} {name}").choice(_RATES_ALONE) for fault, name in _DRAWN_ALONE.items()}
         self._probabilities = drawn | dict(rates)
 
     def occurs(self, fault: Fault) -> bool:
@@ -73,11 +73,11 @@ class Faults:
         occurs = self.active and probability > 0.0 and self.random.random() < probability
         return occurs and self._steps.takes(f"fault: {fault}")
 
-    def forbids(self, uid: str, now: float) -> bool:
-        """Whether bindings of a pod are forbidden now; retries fail for the whole period."""
-        if self.occurs(Fault.FORBIDDEN):
-            self._forbidden[uid] = now + self.random.uniform(1.0, 10.0)
-        return self.active and now < self._forbidden.get(uid, 0.0)
+    def forbids(self, fault: Fault, uid: str, now: float) -> bool:
+        """Whether what a fault forbids of a pod is forbidden now; retries fail for the whole period."""
+        if self.occurs(fault):
+            self._forbidden[fault, uid] = now + self.random.uniform(1.0, 10.0)
+        return self.active and now < self._forbidden.get((fault, uid), 0.0)
 
     def server_error(self, *, of_write: bool) -> KubestowError:
         """An error response of the server; only writes can conflict."""

@@ -69,7 +69,9 @@ class Attempted:
     name. ``without_nomination`` are pods that have preempted others since, have not changed, and are not nominated.
     ``idle`` are the seconds that the scheduler has tried no pod, although this one has waited for its first attempt,
     and ``since_error`` those since an attempt of this pod has ended with an error, None where it has not. ``waiting``
-    has the pods that wait on Permit longer than a plugin wants: for how many seconds, by name.
+    has the pods that wait on Permit longer than a plugin wants: for how many seconds, by name. ``queued_in_flight`` are
+    the pods that are queued although an attempt of them is in progress, by uid, and ``outdated`` those that are queued
+    as they were before their latest change that the watch has shown.
     """
 
     by: str
@@ -86,6 +88,10 @@ class Attempted:
     #: Pods with the same constraints on each other that the scheduler of another partition has placed, by uid, and that
     #: this one does not know to have nodes.
     unknown_of_workload: Sequence[str] = ()
+    queued_in_flight: Sequence[str] = ()
+    outdated: Sequence[str] = ()
+    #: Pods whose evictions have ended since the last attempt, with no victims left, and that wait for an event.
+    preemptors_left: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,12 +158,13 @@ class Begun:
     """A scheduler begins to bind a pod.
 
     ``settled_for``: for so many seconds it has known that the pod is gone, being deleted, or on a node; None for a
-    pod that is pending.
+    pod that is pending. ``miscounted`` has the pods that do not count where its watches have shown them: what is wrong.
     """
 
     by: str
     pod: Pod
     settled_for: float | None
+    miscounted: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,6 +358,20 @@ def no_pod_is_overtaken_twice(fact: Attempted) -> Iterator[str]:
 
 
 @_rule(Attempted)
+def a_pod_in_flight_is_not_queued(fact: Attempted) -> Iterator[str]:
+    """It would be tried for the second time before it is known what becomes of the first attempt."""
+    for uid in fact.queued_in_flight:
+        yield f"{fact.by} has {uid} in flight, and queues it"
+
+
+@_rule(Attempted)
+def a_pod_is_queued_as_it_is(fact: Attempted) -> Iterator[str]:
+    """Its next attempt would be made with requests, constraints or gates that it no longer has."""
+    for uid in fact.outdated:
+        yield f"{fact.by} queues {uid} as it was before its latest change"
+
+
+@_rule(Attempted)
 def attempts_back_off(fact: Attempted) -> Iterator[str]:
     """A scheduler that tries one pod again and again does nothing else, and fills every log."""
     if fact.at_once == MAX_AT_ONCE:
@@ -445,6 +466,13 @@ def a_preemptor_is_nominated(fact: Attempted) -> Iterator[str]:
         yield f"{fact.by} tries {fact.pod.metadata.name}, {name} has preempted others and is not nominated"
 
 
+@_rule(Attempted)
+def a_preemptor_is_tried_after_its_evictions(fact: Attempted) -> Iterator[str]:
+    """Once its victims are gone, or could not be evicted, no event may follow that would have it tried again."""
+    for name in fact.preemptors_left:
+        yield f"{fact.by} tries {fact.pod.metadata.name}, {name} waits for an event although its evictions have ended"
+
+
 @_rule(Preempting)
 def victims_have_lower_priority(fact: Preempting) -> Iterator[str]:
     """Priority is what preemption is for; two pods of one priority would evict each other for ever.
@@ -500,6 +528,16 @@ def no_binding_begins_of_a_pod_that_needs_none(fact: Begun) -> Iterator[str]:
     """A pod that was deleted, or has a node, would hold another node until the server refuses its binding."""
     if fact.settled_for:  # else it has learned that this very moment
         yield f"{fact.by} begins to bind {fact.pod.metadata.name}, and has known for {fact.settled_for:.3f} s better"
+
+
+@_rule(Begun)
+def a_pod_counts_where_it_is(fact: Begun) -> Iterator[str]:
+    """A pod that counts nowhere, or elsewhere, leaves room that others are bound to, and one that is gone takes it.
+
+    The next change of the pod makes up for it, so that nothing may be left of it in the end.
+    """
+    for problem in fact.miscounted:
+        yield f"{fact.by} {problem}"
 
 
 @_rule(Sent)

@@ -15,11 +15,13 @@ from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.events.resources import resource_of
 from kubestow.scheduling.partitions.held_partitions import offered_node
 from kubestow.scheduling.preemption.evictions import SEVERAL_NODES
+from kubestow.scheduling.queued_pod import Place
 from kubestow_lab.fault_simulation.actors.devices import devices_of
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended
 from kubestow_lab.fault_simulation.invariants.fairness import FirstAttempts, Overtaken
 from kubestow_lab.fault_simulation.invariants.feasible_nodes import PlainObjects
 from kubestow_lab.fault_simulation.invariants.gangs import gang_counts
+from kubestow_lab.fault_simulation.invariants.scheduler_state import miscounted
 from kubestow_lab.fault_simulation.scheduler.process import Process
 from kubestow_lab.fault_simulation.specification import (
     MAX_AT_ONCE,
@@ -66,6 +68,10 @@ class Witness:
         self._have_preempted: set[tuple[str, str]] = set()
         #: The preemptions in progress, by the identity of a start and the uid of the (first) preemptor: the victims.
         self._awaited: dict[tuple[str, str], list[Pod]] = {}
+        #: The same with those that were begun before the newest one, and may still wait for a response.
+        self._evicting: dict[tuple[str, str], list[list[Pod]]] = {}
+        #: The pods whose evictions have ended since the last attempt of a start, without victims that are left.
+        self._have_evicted: dict[str, list[Pod]] = {}
         #: The pods that have preempted others since the last attempt of a start, with their nodes.
         self._preemptors: dict[str, list[tuple[Pod, str]]] = {}
 
@@ -75,7 +81,7 @@ class Witness:
             self._report(violation)
 
     def pod_attempted(self, process: Process, pod: Pod) -> bool:
-        at_once, idle = self._at_once(process, pod), self._idle(process, pod)
+        at_once, idle, queue = self._at_once(process, pod), self._idle(process, pod), process.scheduler.queue
         self.state(
             Attempted(
                 by=process.identity,
@@ -91,9 +97,34 @@ class Witness:
                 idle=idle,
                 since_error=self._since_error(process, pod),
                 waiting=self._waiting_too_long(process),
+                queued_in_flight=[uid for uid in queue.in_flight.uids() if uid in queue.pods],
+                outdated=self._outdated(process),
+                preemptors_left=self._preemptors_left(process, pod),
             )
         )
         return at_once >= MAX_AT_ONCE
+
+    def _preemptors_left(self, process: Process, attempted: Pod) -> list[str]:
+        """The pods whose evictions have ended since the last attempt, and that wait for an event all the same."""
+        queued = process.scheduler.queue.pods
+        return [
+            pod.metadata.name
+            for pod in self._have_evicted.pop(process.identity, ())
+            if pod.metadata.uid != attempted.metadata.uid
+            and (found := queued.get(pod.metadata.uid)) is not None
+            and found.place is Place.UNSCHEDULABLE
+        ]
+
+    @staticmethod
+    def _outdated(process: Process) -> list[str]:
+        """The pods that are queued in another version than the watch has shown last, by uid."""
+        versions = {pod.metadata.uid: pod.metadata.resource_version for pod in process.view.pods.values()}
+        queued = process.scheduler.queue.pods
+        return [
+            uid
+            for uid, each in queued.items()
+            if versions.get(uid, each.info.metadata.resource_version) != each.info.metadata.resource_version
+        ]
 
     def _may_attempt(self, process: Process, pod: Pod) -> bool:
         if not process.features.partitions:
@@ -281,6 +312,8 @@ class Witness:
         key = (process.identity, preemptors[0].metadata.uid)
         awaited = [pod for pod in self._awaited.get(key, ()) if _stays(_known(process, pod))]
         self._awaited[key] = list(victims)
+        if any(map(_stays, victims)):  # without any to evict the preemption has ended as it started
+            self._evicting.setdefault(key, []).append(list(victims))
         self._have_preempted.add(key)
         self.state(
             Preempting(
@@ -322,13 +355,27 @@ class Witness:
                 return
 
     def evictions_ended(self, process: Process, preemptor: Pod, *, succeeded: bool) -> None:
-        victims = self._awaited.pop((process.identity, preemptor.metadata.uid), [])
+        key = (process.identity, preemptor.metadata.uid)
+        self._awaited.pop(key, None)
+        in_progress = self._evicting.get(key) or [[]]
+        # Which of them has ended is not said: if it has succeeded, one of which all victims have gone, if there is one.
+        is_placed = process.scheduler.cluster.placed_pod
+        is_left = any(is_placed(victim.metadata.uid) for victims in in_progress for victim in victims)
+        if "job" not in preemptor.metadata.labels and not (succeeded and is_left):
+            self._have_evicted.setdefault(process.identity, []).append(preemptor)
+        remaining = [self._on_their_nodes(victims) for victims in in_progress]
+        counts = [len(each) if succeeded else 0 for each in remaining]
+        ended_one = counts.index(min(counts))
+        del in_progress[ended_one]
+        if not in_progress:
+            self._evicting.pop(key, None)
+        self.state(Evicted(by=process.name, preemptor=preemptor, succeeded=succeeded, remaining=remaining[ended_one]))
+
+    def _on_their_nodes(self, victims: Sequence[Pod]) -> list[Pod]:
+        """Those victims that are on their nodes on the server, and are not being deleted."""
         # Others were stopped before they were bound, and may be on a node since.
         evicted = {victim.metadata.uid for victim in victims if victim.spec.node_name}
-        remaining = [
-            pod for pod in self._server.pods() if pod.metadata.uid in evicted and _stays(pod) and not ended(pod)
-        ]
-        self.state(Evicted(by=process.name, preemptor=preemptor, succeeded=succeeded, remaining=remaining))
+        return [pod for pod in self._server.pods() if pod.metadata.uid in evicted and _stays(pod) and not ended(pod)]
 
     def watch_requested(self, process: Process, what: str, since: int, seen: int) -> None:
         self.state(Watched(by=process.identity, what=what, since=since, seen=seen))
@@ -336,7 +383,8 @@ class Witness:
     def binding_begun(self, process: Process, pod: Pod) -> None:
         view = process.view
         since = view.settled_at.get(pod.metadata.uid)
-        self.state(Begun(by=process.identity, pod=pod, settled_for=None if since is None else view.now - since))
+        settled_for = None if since is None else view.now - since
+        self.state(Begun(by=process.identity, pod=pod, settled_for=settled_for, miscounted=list(miscounted(process))))
 
     def write_requested(self, process: Process, what: str) -> None:
         self.state(

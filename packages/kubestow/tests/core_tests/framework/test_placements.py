@@ -19,6 +19,7 @@ from kubestow.framework.gang import (
     PlacementGeneratePlugin,
     PlacementScorePlugin,
     Proposal,
+    Segments,
 )
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import PluginHarness, node
@@ -108,3 +109,13 @@ def test_raw_scores_may_be_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None
 def test_normalized_scores_must_have_the_shape_of_raw_scores(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
     with pytest.raises(PluginError, match=r"expected an array of int64 and shape \(2,\)"):
         best(monkeypatch, normalizes=wrong, a=1, b=2)
+
+
+@pytest.mark.parametrize(
+    ("domains", "are_whole"),
+    [([], True), (["a", "a"], True), (["a", "b", "b", "a"], True), (["a", "b"], False), ([None, None], False)],
+)
+def test_segments_are_whole_if_each_domain_has_a_multiple_of_their_size(
+    domains: list[str | None], are_whole: bool
+) -> None:
+    assert Segments("rack", 2).are_whole(domains) is are_whole

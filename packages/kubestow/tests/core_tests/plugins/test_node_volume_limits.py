@@ -215,3 +215,16 @@ def test_higher_limits_and_freed_volumes_requeue_a_pod() -> None:
     assert not detached(inline, attachment("x", node="a", volume="v"), None)
     added = hint(scheduler, "PersistentVolumeClaimAdd")
     assert added(waiting, None, claim("x")) and not added(waiting, None, claim("y"))
+
+
+def test_results_are_not_shared_by_pods_with_ephemeral_volumes() -> None:
+    """Their claims belong to one pod each."""
+    scheduler = limited()
+    (plugin,) = (each for each in scheduler.profiles["default-scheduler"].plugins if each.name == NAME)
+    ephemeral: dict[str, Any] = {"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    assert plugin.signature(scheduler.info(pod("a", spec=mounting(inline=[ephemeral])))) is None
+    mounted = (("a", "x"), ("b", "x"), ("c", "y"))
+    with_claim, twin, other = (plugin.signature(scheduler.info(pod(name, spec=mounting(of)))) for name, of in mounted)
+    assert with_claim is not None
+    assert with_claim == twin
+    assert with_claim != other

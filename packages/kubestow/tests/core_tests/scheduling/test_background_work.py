@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from kubestow.errors import Unreachable
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow.scheduling.background_work import BackgroundTasks
+from kubestow.process import WallClock
+from kubestow.scheduling.background_work import BackgroundTasks, PeriodicWork
 from kubestow.testing import in_virtual_time, node, pod
 
 OPENING = "Opening"
@@ -110,3 +112,11 @@ async def test_work_that_is_cancelled_before_it_begins_is_closed() -> None:
 
 async def _nothing() -> None:
     """Work that ends at once."""
+
+
+def test_the_longest_pause_is_that_of_the_work_that_is_repeated_least_often() -> None:
+    periodic = PeriodicWork(WallClock())
+    assert periodic.longest_pause == 0.0
+    for seconds in (30, 90, 60):
+        periodic.add(seconds, partial(asyncio.sleep, 0))
+    assert periodic.longest_pause == 90

@@ -41,7 +41,7 @@ def _on(node_name: str) -> Callable[[Pod], Pod]:
     return lambda pod: replace(pod, spec=replace(pod.spec, node_name=node_name))
 
 
-def test_a_pod_that_is_not_bound_is_scheduled_again() -> None:
+def test_a_pod_that_is_not_bound_is_scheduled_again(caplog: pytest.LogCaptureFixture) -> None:
     cluster = _ForgetfulCluster()
 
     async def scenario(harness: SchedulerHarness) -> None:
@@ -53,6 +53,7 @@ def test_a_pod_that_is_not_bound_is_scheduled_again() -> None:
         assert not list(harness.scheduler.cluster.assumed())
 
     in_virtual_time(scenario, node("n"), cluster=cluster)
+    assert "answered the binding with success, and the pod is not bound; it is scheduled again" in caplog.text
 
 
 def _succeeded(pod: Pod) -> Pod:
@@ -73,7 +74,7 @@ def test_the_resources_of_a_pod_that_is_gone_are_free_again(answer: Callable[[Po
     in_virtual_time(scenario, node("n"), cluster=cluster)
 
 
-def test_a_pod_that_is_on_another_node_takes_up_room_there() -> None:
+def test_a_pod_that_is_on_another_node_takes_up_room_there(caplog: pytest.LogCaptureFixture) -> None:
     cluster = _ForgetfulCluster(answers=_on("other"))
 
     async def scenario(harness: SchedulerHarness) -> None:
@@ -84,6 +85,7 @@ def test_a_pod_that_is_on_another_node_takes_up_room_there() -> None:
         assert placed.node_name == "other"
 
     in_virtual_time(scenario, node("n"), node("other"), cluster=cluster)
+    assert "Pod default/a was bound to node n, and is on node other" in caplog.text
 
 
 def test_a_binding_that_only_the_watch_has_missed_stands() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import weakref
 
+import pytest
+
 from core_tests.scheduling.fixture import enabled
 from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.framework.cycle_state import CycleState
@@ -13,6 +15,7 @@ from kubestow.framework.interface import (
     PermitPlugin,
 )
 from kubestow.framework.status import Code, Status
+from kubestow.rules.minors import Behaviour, Minor
 from kubestow.scheduling.waiting_pods import WaitingPods
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
@@ -90,5 +93,24 @@ def test_the_first_rejection_of_a_waiting_pod_counts() -> None:
         assert waiting.reject("Slow", "no")
         await asyncio.sleep(2)
         assert await waiting.result() == Status(Code.UNSCHEDULABLE, ("no",), "Slow")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "minor",
+    [Minor(36), Minor(36).without(Behaviour.VICTIMS_IN_PRE_BIND_ARE_CANCELLED)],
+    ids=["cancelling PreBind", "before that"],
+)
+def test_a_pod_that_neither_waits_nor_is_in_pre_bind_cannot_be_stopped(minor: Minor) -> None:
+    """It is evicted instead."""
+
+    async def scenario() -> None:
+        waiting_pods = WaitingPods(minor)
+        assert not waiting_pods.preempt("uid-default-a")
+        cancellation = waiting_pods.enter_pre_bind("uid-default-a")
+        is_cancelled = minor.has(Behaviour.VICTIMS_IN_PRE_BIND_ARE_CANCELLED)
+        assert waiting_pods.preempt("uid-default-a") is cancellation.done() is is_cancelled
+        assert not waiting_pods.preempt("uid-default-a")
 
     run(scenario())

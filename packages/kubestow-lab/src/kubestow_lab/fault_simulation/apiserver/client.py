@@ -139,7 +139,7 @@ class SimulatedClient:
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         def effect() -> None:
-            if self._faults.forbids(pod.uid, asyncio.get_running_loop().time()):
+            if self._faults.forbids(Fault.FORBIDDEN, pod.uid, asyncio.get_running_loop().time()):
                 raise APIError(403, "Forbidden", f"pod {pod.name} must not be bound now")
             if self._faults.occurs(Fault.BOUND_FIRST):
                 self._bind_first(pod)
@@ -186,7 +186,12 @@ class SimulatedClient:
         raise NotImplementedError(f"{method} {path}")
 
     async def delete_pod(self, pod: ObjectReference) -> None:
-        await self._request(f"delete pod {pod.name}", lambda: self._server.delete(pod))
+        def effect() -> None:
+            if self._faults.forbids(Fault.PROTECTED, pod.uid, asyncio.get_running_loop().time()):
+                raise APIError(403, "Forbidden", f"pod {pod.name} must not be deleted now")
+            self._server.delete(pod)
+
+        await self._request(f"delete pod {pod.name}", effect)
 
     async def patch(
         self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""

@@ -37,6 +37,20 @@ def cache_differences(server: SimulatedServer, process: Process) -> Iterator[str
         yield f"{process.name} has pod {uid} on a node, the server does not"
 
 
+def miscounted(process: Process) -> Iterator[str]:
+    """Pods that do not count on the node that the watches of a scheduler have shown them on, or count and are gone."""
+    shown = {
+        pod.metadata.uid: pod.spec.node_name
+        for pod in process.view.pods.values()
+        if pod.spec.node_name and not ended(pod)
+    }
+    placed = process.scheduler.cluster._placed_pods.by_uid
+    counted = {uid: each.node_name for uid, each in placed.items() if not each.assumed}
+    for uid in sorted(shown.keys() | counted.keys()):
+        if shown.get(uid) != counted.get(uid):
+            yield f"counts {uid} on {counted.get(uid)}, its watches have shown it on {shown.get(uid)}"
+
+
 def nominations_left(server: SimulatedServer, process: Process) -> Iterator[str]:
     """Nominations that a scheduler keeps of pods that are bound, have ended or were deleted."""
     pods = {pod.metadata.uid: pod for pod in server.pods() if not ended(pod)}

@@ -32,3 +32,6 @@ def test_the_first_in_order_has_the_lowest_costs_and_so_has_each_of_the_rest(
     assert sorted(order.tolist()) == list(range(len(pods)))
     for position in range(len(order)):
         assert order[position] in ranking.lowest(np.sort(order[position:]))
+        row = int(order[position])
+        pairs = (np.array([other, row]) for other in range(len(pods)) if other != row)
+        assert ranking.better_than(row) == sum(row not in ranking.lowest(pair) for pair in pairs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,7 +13,7 @@ from core_tests.plugins.dynamic_resources.devices import condition, report_while
 from kubestow.api.resource import ResourceClaim
 from kubestow.framework.status import Status
 from kubestow.plugins.dynamic_resources import pre_bind
-from kubestow.plugins.dynamic_resources.filtering import is_ready_for_binding
+from kubestow.plugins.dynamic_resources.filtering import drivers_with_binding_conditions, is_ready_for_binding
 from kubestow.testing.devices import DRIVER, allocation, claim, device, exactly, pod_with, slice_of
 
 T = TypeVar("T")
@@ -137,3 +137,15 @@ def test_a_report_costs_a_look_at_few_of_the_claims_that_a_pod_waits_for(monkeyp
     harness.wait_for = wait_for  # type: ignore[method-assign,assignment]
     assert harness.prepare(harness.place(pod_with(*names))).ok
     assert len(looked_at) <= 3 * len(names)
+
+
+def test_drivers_are_named_once_if_any_of_their_devices_has_binding_conditions() -> None:
+    def allocated(*drivers: str, conditions: Sequence[str]) -> ResourceClaim:
+        results = [
+            {"request": "r", "driver": each, "pool": "n", "device": "d", "bindingConditions": conditions}
+            for each in drivers
+        ]
+        return claim("c", status={"allocation": {"devices": {"results": results}}})
+
+    claims = [allocated("b", "a", "b", conditions=["Ready"]), allocated("c", conditions=[]), claim("pending")]
+    assert drivers_with_binding_conditions(claims) == ["a", "b"]

@@ -307,6 +307,11 @@ def test_balanced_allocation_counts_devices() -> None:
     assert with_two_nodes().scores(requesting(1), "NodeResourcesBalancedAllocation") == {"a": 75, "b": 75}
 
 
+def test_each_node_lacks_what_it_does_not_offer_itself() -> None:
+    harness = DeviceHarness(node("own", allocatable={GPU: "1"}), node("bare"), CLASS)
+    assert harness.feasible(pod("p", requests={"cpu": "1", GPU: "1"})) == {"own"}
+
+
 # -- queueing hints ------------------------------------------------------------------------------------------------
 
 
@@ -324,6 +329,7 @@ def test_a_class_that_starts_to_map_a_resource_requeues() -> None:
     assert hint(info, None, CLASS)
     assert hint(info, plain, CLASS)
     assert not hint(info, CLASS, CLASS)
+    assert not hint(harness_with_devices().info(pod("other", cpu="1")), plain, CLASS)
     assert not hint(info, None, plain)
     assert hint(harness_with_devices().info(requesting(1, "deviceclass.resource.kubernetes.io/gpu")), None, plain)
 

@@ -127,3 +127,12 @@ def test_node_changes_and_deleted_members_requeue_the_group() -> None:
     assert pod_deleted.hint(first, second, None) and not pod_deleted.hint(first, other, None)
     labelled = ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_LABEL)
     assert any(registration.event.matches(labelled) for registration in plugin.events_to_register)
+
+
+def test_a_gang_is_that_of_the_group_that_exists() -> None:
+    harness = Groups(*members(2, "train"))
+    plugins = harness.profiles["default-scheduler"].plugins
+    (plugin,) = (each for each in plugins if isinstance(each, TopologyPlacementGenerator))
+    found, missing = (plugin.gang_of(harness.info(member("a", name))) for name in ("train", "missing"))
+    assert found is not None and found.uid == "uid-train"
+    assert missing is not None and missing.uid == ""

@@ -70,6 +70,7 @@ def test_an_update_of_the_rejected_pod_requeues() -> None:
         (WITH_ANTI_AFFINITY, node(zone="a"), node(), True),
         (WITH_ANTI_AFFINITY, node(zone="a"), node(zone="b"), True),
         (WITH_ANTI_AFFINITY, node(), node(zone="a"), False),
+        (WITH_ANTI_AFFINITY, node(labels={"disk": "ssd"}), node(), False),
         (WITH_ANTI_AFFINITY, node(zone="a"), node(zone="a", labels={"disk": "ssd"}), False),
     ],
 )

@@ -10,6 +10,7 @@ from core_tests.plugins.affinities import (
     preferred_affinity,
     preferred_anti_affinity,
     required_affinity,
+    required_anti_affinity,
     term,
 )
 from kubestow.api.core import Pod
@@ -87,3 +88,17 @@ def test_an_invalid_term_is_an_error_in_pre_score() -> None:
     bad = term({"matchExpressions": [{"key": "app", "operator": "Near"}]})
     decision = PluginHarness(nodes(2), profile=profile).decide(app("web", affinity=preferred_affinity(bad)))
     assert "failed to parse pod: preferredAffinityTerms" in decision.message
+
+
+def test_each_of_several_terms_counts_with_its_own_weight() -> None:
+    light, heavy = preferred_affinity(term("db", HOST), weight=1), preferred_affinity(term("cache", HOST), weight=4)
+    rule = "preferredDuringSchedulingIgnoredDuringExecution"
+    both = {"podAffinity": {rule: light["podAffinity"][rule] + heavy["podAffinity"][rule]}}
+    placed = [app("db", on="node-0"), app("cache", on="node-1")]
+    assert scores(*placed, incoming=app("web", affinity=both)) == {"node-0": 25, "node-1": 100, "node-2": 0}
+
+
+def test_a_topology_key_of_a_required_term_alone_does_not_count() -> None:
+    affinity = preferred_affinity(term("db", HOST)) | required_anti_affinity(term("noisy"))
+    placed = app("db", on="node-0")
+    assert scores(placed, incoming=app("web", affinity=affinity)) == {"node-0": 100, "node-1": 0, "node-2": 0}

@@ -9,6 +9,7 @@ import pytest
 from core_tests.plugins.controllers import owned_by, replica_set, replication_controller, service, stateful_set
 from kubestow.api.apps import ReplicaSet
 from kubestow.api.core import Pod, Service
+from kubestow.plugins.pod_topology_spread.constraints import default_label_keys
 from kubestow.testing import PluginHarness, node, nodes, pod
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -142,3 +143,11 @@ def test_scoring_without_pre_score_fails() -> None:
     profile = {"plugins": {"preScore": {"disabled": [{"name": "PodTopologySpread"}]}}}
     decision = PluginHarness(nodes(2), profile=profile).decide(web("new", soft(HOST)))
     assert 'error reading "PreScorePodTopologySpread" from cycleState: not found' in decision.message
+
+
+def test_default_constraints_depend_on_the_labels_that_services_of_the_namespace_select() -> None:
+    harness = PluginHarness()
+    for each in (service({"app": "web"}), service({"tier": "fast"}, name="other", namespace="elsewhere")):
+        harness.cluster.catalog(type(each)).put(each)
+    shape = harness.info(pod("p", labels={"app": "db", "tier": "fast"})).shape
+    assert default_label_keys(harness.cluster, shape) == {"app"}

@@ -22,6 +22,7 @@ _TAINTED = ["dedicated=db:NoSchedule"]
         ({"taints": _TAINTED}, {}, [Action.UPDATE_NODE_TAINT]),
         ({"taints": _TAINTED}, {"unschedulable": True}, [Action.UPDATE_NODE_TAINT]),
         ({"cpu": "1"}, {"cpu": "2", "labels": {"a": "b"}}, [Action.UPDATE_NODE_ALLOCATABLE, Action.UPDATE_NODE_LABEL]),
+        ({}, {"unschedulable": True, "metadata": {"annotations": {"a": "b"}}}, [Action.UPDATE_NODE_ANNOTATION]),
         ({"images": {"i": 1}}, {"images": {"i": 2}}, []),
     ],
 )

@@ -217,6 +217,8 @@ def test_a_pod_that_joins_a_waiting_group_has_no_gate() -> None:
         await harness.settle()
         assert set(places(harness).values()) == {Place.BACKOFF}
         assert {(each.gated_by, each.gate_message) for each in harness.scheduler.queue.pods.values()} == {("", "")}
+        assert queued(harness, "train-0").initial_attempt is not None
+        assert queued(harness, "late").initial_attempt is None
 
     run(scenario, node("n", cpu="1"), group("train", 2))
 
@@ -281,6 +283,8 @@ def test_a_gated_group_of_which_a_helped_pod_fails_at_pre_enqueue_is_tried_again
         harness.cluster.put(node("m"))
         await harness.settle()
         assert set(places(harness).values()) == {Place.ERROR_BACKOFF}
+        messages = {pending_message(harness, name) for name in places(harness)}
+        assert messages == {'running PreEnqueue plugin "NodeGate": broken'}
         NodeGate.status = SUCCESS
         await harness.advance(15)
         assert bound_count(harness, gang) == 2

@@ -27,6 +27,7 @@ def queued(harness: SchedulerHarness, name: str = "p") -> QueuedPod:
 def test_an_unschedulable_pod_is_tried_again_after_more_than_five_minutes() -> None:
     async def scenario(harness: SchedulerHarness) -> None:
         queue, clock = harness.scheduler.queue, harness.scheduler.environment.clock
+        await harness.advance(1000)  # the age of the pod counts, not that of the scheduler
         harness.cluster.put(pod("p", cpu="9"))
         await harness.settle()
         waiting = queued(harness)
