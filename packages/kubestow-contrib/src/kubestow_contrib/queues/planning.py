@@ -1,4 +1,4 @@
-"""One round of decisions about waiting jobs: their order, which start now, which get a reservation, and which are evicted.
+"""One round of decisions about waiting jobs: their order, which start now, which get a reservation, which are evicted.
 
 Jobs are looked at in their order (:class:`_Order`). A job that fits now starts. The first that does not fit gets a
 reserved start, and later jobs start only where they cannot delay it (EASY); or all jobs get one (conservative); or no

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.reports.model import Paragraph, Table, amount_text
 from kubestow.rules.minors import Minor
+from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import builders
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals, JointStart
 from kubestow_lab.simulation.manifests import resulting_objects
@@ -37,6 +39,7 @@ from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.simulation.timeline import TypicalPods
 
 Object = dict[str, Any]
+ZONE = "topology.kubernetes.io/zone"
 
 
 def run(within: ClusterObjects, found: Arrivals | None = None, **options: Any) -> SimulationResult:
@@ -176,6 +179,31 @@ def test_preempted_pods_are_replaced_by_their_controller(tmp_path: Path) -> None
     assert result.run["preemptions"] == 1
     alone = run(within, arrivals(tmp_path, high, within=within), replacements=False)
     assert {o.name for o in alone.outcomes} == {"low", "high"}
+
+
+def test_nothing_is_left_of_a_simulation_with_preemption() -> None:
+    """The garbage collector sees no reference from an array of objects, so none may lead back to the scheduler."""
+    spread = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+    spread |= {"labelSelector": {"matchLabels": {"app": "web"}}}
+    web: dict[str, Any] = {"labels": {"app": "web"}, "cpu": "1", "priority": 10}
+    placed = [
+        builders.pod("web-0", node="node-a", **web),
+        builders.pod("low-a", node="node-a", cpu="1"),
+        builders.pod("low-b", node="node-b", cpu="2"),
+    ]
+    nodes = [builders.node(f"node-{name}", zone=name, cpu="2") for name in "ab"]
+    within = ClusterObjects.of(nodes, [*placed, builders.pod("web-1", **web, spread=[spread])])
+    gc.collect()
+    before = _schedulers()
+
+    assert run(within).run["preemptions"] == 1
+
+    gc.collect()
+    assert _schedulers() == before
+
+
+def _schedulers() -> int:
+    return sum(isinstance(each, Scheduler) for each in gc.get_objects())
 
 
 def test_pods_that_work_together_wait_for_the_replacement_of_one_that_is_evicted() -> None:

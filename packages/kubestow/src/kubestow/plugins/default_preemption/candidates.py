@@ -54,8 +54,9 @@ class Candidates:
         self._statuses: list[Status] = []
         self._outcome_of_status: dict[Status, int] = {}
         self._costs = CandidateRanking(size)
-        #: The dry run that covered each row, and the row's position in it.
-        self._run: NDArray[Any] = np.full(size, None, np.object_)
+        #: The victims of the dry run that covered each row (PodChanges), and the row's position in them. Not the run
+        #: itself: the garbage collector sees no reference from an array, and a run's rejections lead to the scheduler.
+        self._victims: NDArray[Any] = np.full(size, None, np.object_)
         self._position = np.zeros(size, np.intp)
 
     # -- results of dry runs -------------------------------------------------------------------------------------
@@ -63,7 +64,7 @@ class Candidates:
     def invalidate(self, rows: list[int]) -> None:
         """Drop the results of some rows."""
         self._outcome[rows] = _UNKNOWN
-        self._run[rows] = None
+        self._victims[rows] = None
 
     def exclude(self, rows: Rows) -> None:
         """Record that no pod on some rows may be evicted."""
@@ -88,7 +89,7 @@ class Candidates:
         for row in rows[(self._outcome[rows] == _CANDIDATE) & np.equal(run.victims.lengths, 0)].tolist():
             status = Status.error(f'expected at least one victim pod on node "{self._table.names[row]}"')
             self._outcome[row] = self._outcome_for(status)
-        self._run[rows] = run
+        self._victims[rows] = run.victims
         self._position[rows] = np.arange(len(rows))
         self._costs.update(rows, CandidateRanking.of(run.victims, run.violations))
 
@@ -118,13 +119,13 @@ class Candidates:
 
     def victims_on(self, row: int) -> Victims:
         """The victims on a candidate."""
-        pods = self._run[row].victims.at(self._position[row])
+        pods = self._victims[row].at(self._position[row])
         return Victims(tuple(pods), int(self._costs.violations(np.array([row], np.intp))[0]))
 
     def found(self, rows: Rows, nominate: Nominate) -> PreemptionCandidates:
         """Some candidates as they are now, whatever is dropped afterwards."""
         costs = self._costs.select(rows)
-        return PreemptionCandidates(self._table, rows, self._run[rows], self._position[rows], costs, nominate)
+        return PreemptionCandidates(self._table, rows, self._victims[rows], self._position[rows], costs, nominate)
 
     def tally(self, rows: Rows) -> Iterator[tuple[Status, int]]:
         """The statuses of those of some rows that are not candidates, each with its number of rows."""
@@ -137,13 +138,14 @@ class PreemptionCandidates:
     """The candidates of one attempt. They are read from the node table: call no method after the cluster has changed,
     except :meth:`select`.
 
-    Implements :class:`kubestow.framework.interface.ExtenderCandidates`. ``runs`` (DryRun) and ``positions`` (intp) say
-    where the victims of each of the ``rows`` (intp) are; ``nominate`` makes the result for a node and its victims.
+    Implements :class:`kubestow.framework.interface.ExtenderCandidates`. ``victims`` (PodChanges) and ``positions``
+    (intp) say where the victims of each of the ``rows`` (intp) are; ``nominate`` makes the result for a node and its
+    victims.
     """
 
     table: NodeTable
     rows: Rows
-    runs: NDArray[Any]
+    victims: NDArray[Any]
     positions: NDArray[np.intp]
     costs: CandidateRanking
     nominate: Nominate
@@ -174,9 +176,9 @@ class PreemptionCandidates:
 
     def _at(self, places: NDArray[np.intp]) -> Iterator[tuple[str, Victims]]:
         violations = self.costs.violations(places)
-        found = zip(self.rows[places], self.runs[places], self.positions[places], violations.tolist(), strict=True)
-        for row, run, position, violated in found:
-            yield self.table.names[row], Victims(tuple(run.victims.at(position)), violated)
+        found = zip(self.rows[places], self.victims[places], self.positions[places], violations.tolist(), strict=True)
+        for row, victims, position, violated in found:
+            yield self.table.names[row], Victims(tuple(victims.at(position)), violated)
 
 
 #: Makes every int32 priority positive, so that fewer victims cost less even if their priorities are negative.
