@@ -58,6 +58,7 @@ async def run(credentials: Credentials, options: RunOptions) -> dict[str, Any]:
     observations, faults = Observations(clock), Faults(random, scale=options.fault_scale)
     async with AsyncExitStack() as stack:
         directory = options.directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fault-proxy-")))
+        directory.mkdir(parents=True, exist_ok=True)
         transport = await stack.enter_async_context(Transport(credentials, clock=WallClock()))
         churn = Churn(transport, observations, random, nodes=options.nodes)
         await churn.prepare()

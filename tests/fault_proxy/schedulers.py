@@ -82,11 +82,11 @@ def _resident_bytes(pid: int) -> int:
 
 @asynccontextmanager
 async def running(schedulers: list[SchedulerProcess]) -> AsyncIterator[None]:
-    """Run schedulers until the context ends."""
-    tasks = [asyncio.create_task(scheduler.run()) for scheduler in schedulers]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    """Run schedulers until the context ends, which one that cannot be started ends at once."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(scheduler.run()) for scheduler in schedulers]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
