@@ -544,14 +544,15 @@ def main() -> None:
     options = parser.parse_args()
     total: Counter[str] = Counter()
     for name in options.domains or DOMAINS:
-        wrong: list[str] = []
         if options.count:
             count = sum(len(gangs) for _, gangs in cases(name, options.nodes, options.pods))
-        else:
-            count, wrong = differences(name, options.nodes, options.pods, every=options.every)
+            print(f"{name}: {count:,} cases")  # noqa: T201
+            continue
+        count, wrong = differences(name, options.nodes, options.pods, every=options.every)
         total.update(cases=count, wrong=len(wrong))
         print(f"{name}: {count:,} cases, {len(wrong)} differ", *wrong[:3], sep="\n", flush=True)  # noqa: T201
-    print(f"all: {total['cases']:,} cases, {total['wrong']} differ")  # noqa: T201
+    if not options.count:
+        print(f"all: {total['cases']:,} cases, {total['wrong']} differ")  # noqa: T201
 
 
 if __name__ == "__main__":
