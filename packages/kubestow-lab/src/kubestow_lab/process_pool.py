@@ -99,7 +99,7 @@ class ForkingPool(Executor):
 def _serve_forks(connection: Connection, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """The process of a forking pool: a fork for each request, until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # without a traceback
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no one waits for the forks
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks are not waited for
     failure, made = "", None
     try:
         with gc_tuning.paused():
@@ -141,7 +141,7 @@ def _answer_call(connection: Connection, made: Any) -> None:
     sys.stdout.flush()  # what plugins have printed
     try:
         connection.send(answer)
-    except OSError:  # no one waits for the result
+    except OSError:  # the result is not waited for any more
         return
 
 
