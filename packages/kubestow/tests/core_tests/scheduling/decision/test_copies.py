@@ -176,6 +176,13 @@ def test_normalized_scores_follow_the_nodes_that_are_left() -> None:
     assert among(PluginHarness(machines), gang) == ["b", "b", "a", "c", "a"]
 
 
+def test_a_score_that_copies_do_not_change_counts_for_each_of_them() -> None:
+    image = "registry.example/a:1"
+    machines = [node("a", cpu="8"), node("b", cpu="8", images={image: 1_000_000_000})]
+    container = {"name": "c", "image": image, "resources": {"requests": {"cpu": "1"}}}
+    assert among(PluginHarness(machines), copies_of(4, spec={"containers": [container]})) == ["b", "b", "b", "b"]
+
+
 def test_the_pods_of_an_indexed_job_are_copies() -> None:
     gang = [pod(f"g{number}", cpu="1", labels={INDEX: str(number)}) for number in range(2)]
     assert among(PluginHarness([node("a"), node("b")]), gang) == ["a", "b"]
