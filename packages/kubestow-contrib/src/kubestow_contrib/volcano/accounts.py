@@ -442,7 +442,7 @@ class Accounts:
 
     def admit(self, job: Job) -> None:
         """Count a job as admitted."""
-        self._has_changed(job.key)
+        self._note_change(job.key)
         self.queues.admit(job)
 
     def refresh(self) -> None:
@@ -455,11 +455,11 @@ class Accounts:
     def pod_observed(self, info: PodInfo) -> None:
         """A pod is new, or has changed."""
         known, key = self._job_of.get(info.uid), _job_key(info)
-        self._has_changed(key)
+        self._note_change(key)
         if known is None and key is None:
             return
         if known is not None:
-            self._has_changed(known.key)
+            self._note_change(known.key)
         if info.terminating and key is not None:
             self._left[info.uid] = key
         if info.terminating or info.spec.scheduling_gates or (known is not None and known.key != key):
@@ -471,12 +471,12 @@ class Accounts:
     def pod_ended(self, uid: str) -> None:
         """A pod has finished or was deleted."""
         job = self._job_of.get(uid)
-        self._has_changed(self._left.pop(uid, None) if job is None else job.key)
+        self._note_change(self._left.pop(uid, None) if job is None else job.key)
         if job is not None and not job.key.uid:
             self.ended.append(EndedPod(job.key, job.pods[uid].name, uid))
         self._end(uid)
 
-    def _has_changed(self, key: JobKey | None) -> None:
+    def _note_change(self, key: JobKey | None) -> None:
         """Note that a pod has changed, of a job or of none."""
         self.changes += 1
         if key is not None and not key.uid:
@@ -490,7 +490,7 @@ class Accounts:
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """Count a pod on a node."""
-        self._has_changed(_job_key(info))
+        self._note_change(_job_key(info))
         if info.terminating or _job_key(info) is None:
             return
         if info.uid not in self._job_of:
@@ -505,7 +505,7 @@ class Accounts:
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """Do not count a pod on a node any more."""
-        self._has_changed(_job_key(info))
+        self._note_change(_job_key(info))
         job = self._placed_in.pop(info.uid, None)
         if job is None:
             return

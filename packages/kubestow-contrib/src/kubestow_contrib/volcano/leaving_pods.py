@@ -5,7 +5,7 @@ Volcano counts what they use as idle in the future (its status Releasing), and p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +39,16 @@ class LeavingPods:
 
     def put_victims(self, preemptor: PodInfo, victims: tuple[PodInfo, ...]) -> None:
         """Count pods as leaving while they are being evicted for another."""
+        self._victims = dict(self._in_progress())
         self._victims[preemptor.uid] = victims
 
     def victims(self) -> set[str]:
         """The uids of the pods that are being evicted."""
-        self._victims = {uid: victims for uid, victims in self._victims.items() if self._handle.is_preempting(uid)}
-        return {victim.uid for victims in self._victims.values() for victim in victims}
+        return {victim.uid for _, victims in self._in_progress() for victim in victims}
+
+    def _in_progress(self) -> Iterator[tuple[str, tuple[PodInfo, ...]]]:
+        """The victims of each preemptor whose preemption is in progress."""
+        return ((uid, victims) for uid, victims in self._victims.items() if self._handle.is_preempting(uid))
 
     def by_row(self) -> dict[int, list[PodInfo]]:
         """The pods that leave each row of the node table."""
