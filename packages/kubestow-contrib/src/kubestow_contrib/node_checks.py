@@ -1,4 +1,4 @@
-"""A cycle's filters followed by a check, for preemption within quotas and shares."""
+"""A cycle's filters as changed for preemption, and followed by a check within quotas and shares."""
 
 from __future__ import annotations
 
@@ -15,22 +15,11 @@ from kubestow.framework.interface import FilterRunner
 from kubestow.framework.status import Status, Verdict
 
 
-class NodeChecks(ABC):
-    """Implements :class:`kubestow.framework.interface.FilterRunner` on another one, for the nodes that pass there.
+class FiltersOfCycle:
+    """Filters that are made of those of a cycle, and whose results are valid for it only."""
 
-    ``plugin`` and ``status`` are of the rejections by the check.
-    """
-
-    def __init__(self, filters: FilterRunner, plugin: str, status: Status) -> None:
-        self._filters, self._plugin, self._status = filters, plugin, status
-
-    @abstractmethod
-    def rejects(self, nodes: Nodes) -> NDArray[np.bool_]:
-        """Which nodes the check rejects (bool, one per node), by the pods that each has or would lose."""
-
-    def rejects_first(self, nodes: Nodes) -> NDArray[np.bool_]:
-        """The same before any pod is put back on the nodes; as :meth:`rejects` by default."""
-        return self.rejects(nodes)
+    def __init__(self, filters: FilterRunner) -> None:
+        self._filters = filters
 
     @property
     def active(self) -> Sequence[object]:
@@ -41,6 +30,25 @@ class NodeChecks(ABC):
     def invalidation_mask(self) -> InvalidationMask | None:
         """None: the results are valid for this cycle only."""
         return None
+
+
+class NodeChecks(FiltersOfCycle, ABC):
+    """Implements :class:`kubestow.framework.interface.FilterRunner` on another one, for the nodes that pass there.
+
+    ``plugin`` and ``status`` are of the rejections by the check.
+    """
+
+    def __init__(self, filters: FilterRunner, plugin: str, status: Status) -> None:
+        super().__init__(filters)
+        self._plugin, self._status = plugin, status
+
+    @abstractmethod
+    def rejects(self, nodes: Nodes) -> NDArray[np.bool_]:
+        """Which nodes the check rejects (bool, one per node), by the pods that each has or would lose."""
+
+    def rejects_first(self, nodes: Nodes) -> NDArray[np.bool_]:
+        """The same before any pod is put back on the nodes; as :meth:`rejects` by default."""
+        return self.rejects(nodes)
 
     def rejections(self, nodes: Nodes) -> list[Rejection]:
         """The rejections of some nodes, at last those by the check."""

@@ -5,17 +5,17 @@ Volcano counts what they use as idle in the future (its status Releasing), and p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.changes.journal import InvalidationMask
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges
 from kubestow.framework.diagnosis import Rejection
 from kubestow.framework.interface import FilterRunner, Handle
+from kubestow_contrib.node_checks import FiltersOfCycle
 
 
 class LeavingPods:
@@ -62,24 +62,15 @@ class LeavingPods:
         return found
 
 
-class FiltersWithoutLeavingPods:
+class FiltersWithoutLeavingPods(FiltersOfCycle):
     """The filters of a cycle, as if some pods had left their nodes (by row of the node table).
 
     Implements :class:`kubestow.framework.interface.FilterRunner` on another one, for hypothetical nodes.
     """
 
     def __init__(self, filters: FilterRunner, leaving: dict[int, list[PodInfo]]) -> None:
-        self._filters, self._leaving = filters, leaving
-
-    @property
-    def active(self) -> Sequence[object]:
-        """Those of the cycle."""
-        return self._filters.active
-
-    @property
-    def invalidation_mask(self) -> InvalidationMask | None:
-        """None: the results are valid for this cycle only."""
-        return None
+        super().__init__(filters)
+        self._leaving = leaving
 
     def rejections(self, nodes: Nodes) -> list[Rejection]:
         """The rejections of some nodes."""
