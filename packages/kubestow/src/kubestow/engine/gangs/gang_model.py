@@ -491,7 +491,10 @@ class GangModel:
         return literal
 
     def _spread(self, spread: Spread) -> None:
-        """The least is that of the end, which is no less than when the last pod of a domain was placed."""
+        """Limit the pods that a domain has when the last one of the kinds is placed there, after all others of them.
+
+        The least is that of the end, which is no less than it was then.
+        """
         domains, existing = spread.domains, spread.existing
         eligible = [domain for domain in np.flatnonzero(spread.eligible).tolist() if domain != MISSING]
         least: Any = 0
@@ -502,12 +505,14 @@ class GangModel:
             for domain in eligible:
                 variables = [variable for by_domain in added for variable in by_domain.get(domain, ())]
                 self._model.add(least <= int(existing[domain]) + self._sum(variables))
-        own = {}
-        if spread.kind in spread.counted:
-            own = self._by_domain(spread.kind, domains, included=spread.included)
-        for domain, literal in self._presence(spread.kind, domains).items():
-            placed = self._sum(own[domain]) if domain in own else int(spread.counts_itself)
-            self._model.add(int(existing[domain]) + placed - least <= spread.max_skew).only_enforce_if(literal)
+        own: dict[int, list[Any]] = {}
+        for kind in spread.kinds & spread.counted:
+            for domain, variables in self._by_domain(kind, domains, included=spread.included).items():
+                own.setdefault(domain, []).extend(variables)
+        for kind in spread.kinds:
+            for domain, literal in self._presence(kind, domains).items():
+                placed = self._sum(own[domain]) if domain in own else int(spread.counts_itself)
+                self._model.add(int(existing[domain]) + placed - least <= spread.max_skew).only_enforce_if(literal)
 
     def _place_in_segments(self, rule: SegmentRule) -> None:
         """Make the pods of each domain a multiple of the size of segments."""

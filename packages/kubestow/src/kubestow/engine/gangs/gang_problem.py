@@ -139,14 +139,15 @@ class Attraction:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """Where pods of ``kind`` are, the pods that count exceed the least of all domains by ``max_skew`` at most.
+    """Where pods of ``kinds`` are, the pods that count exceed the least of all domains by ``max_skew`` at most.
 
     ``existing`` (int64 by domain) are the pods that count before, ``eligible`` the domains (bool) that the least is
     taken of, ``included`` (bool per node) the nodes that count, ``counted`` the kinds that do. The least is 0 if there
     are fewer than ``min_domains``. A pod ``counts_itself`` where it is to be placed even if it does not count later.
+    Kinds that count and have the same constraint have it together.
     """
 
-    kind: int
+    kinds: frozenset[int]
     domains: Domains
     existing: Amounts
     eligible: Mask
@@ -155,6 +156,22 @@ class Spread:
     max_skew: int
     min_domains: int
     counts_itself: bool
+
+    @property
+    def limits(self) -> tuple[int, int, bool]:
+        """What is allowed where pods count."""
+        return self.max_skew, self.min_domains, self.counts_itself
+
+    @property
+    def arrays(self) -> tuple[Amounts, Mask, Mask]:
+        """Which pods and nodes count."""
+        return self.existing, self.eligible, self.included
+
+    @property
+    def constraint(self) -> Hashable:
+        """Equal for the same constraint of different kinds, all of which count; a kind that does not has its own."""
+        own = frozenset[int]() if self.kinds <= self.counted else self.kinds
+        return self.domains.key, own, self.counted, self.limits, *(array.tobytes() for array in self.arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,9 +267,8 @@ class GangProblem:
             digest.update(attraction.existing.tobytes())
             attraction.domains.add_to(digest)
         for spread in self.spreads:
-            terms = spread.kind, sorted(spread.counted), spread.max_skew, spread.min_domains, spread.counts_itself
-            digest.update(repr(terms).encode())
-            for array in (spread.existing, spread.eligible, spread.included):
+            digest.update(repr((sorted(spread.kinds), sorted(spread.counted), *spread.limits)).encode())
+            for array in spread.arrays:
                 digest.update(array.tobytes())
             spread.domains.add_to(digest)
         for rule in self.segments:
@@ -479,7 +495,7 @@ def _affinity(
 
 def _spreads(plugin: PodTopologySpread, nodes: Nodes, kinds: Sequence[Kind]) -> list[Spread]:
     """The hard constraints of the kinds. Those that share their counts with others are left to the engine."""
-    spreads: list[Spread] = []
+    spreads: dict[Hashable, Spread] = {}
     for number, kind in enumerate(kinds):
         hard = plugin.hard_constraints(kind.shape)
         for constraint, sums in () if hard is None else hard.counts():
@@ -492,17 +508,17 @@ def _spreads(plugin: PodTopologySpread, nodes: Nodes, kinds: Sequence[Kind]) -> 
             counted = frozenset(
                 other for other, each in enumerate(kinds) if constraint.counts(each.shape, kind.shape.namespace)
             )
-            spreads.append(
-                Spread(
-                    number,
-                    domains,
-                    sums.by_domain.copy(),
-                    eligible,
-                    sums.eligible.copy(),
-                    counted,
-                    constraint.max_skew,
-                    constraint.min_domains,
-                    counts_itself=constraint.matches(kind.shape.labels),
-                )
+            spread = Spread(
+                frozenset({number}),
+                domains,
+                sums.by_domain.copy(),
+                eligible,
+                sums.eligible.copy(),
+                counted,
+                constraint.max_skew,
+                constraint.min_domains,
+                counts_itself=constraint.matches(kind.shape.labels),
             )
-    return spreads
+            same = spreads.get(spread.constraint)
+            spreads[spread.constraint] = spread if same is None else replace(same, kinds=same.kinds | spread.kinds)
+    return list(spreads.values())

@@ -79,3 +79,11 @@ def test_kinds_of_pods_that_need_each_other_are_in_one_domain() -> None:
     cluster = SmallCluster(tuple((2, zone) for zone in "aaabbb"))
 
     assert cluster.difference(SmallGang(((3, 4),), (5,), Rules(between=f"affinity {ZONE}"))) == ""
+
+
+@pytest.mark.parametrize(("part", "minimum"), [((4, 2), 5), ((5, 2), 5), ((4, 3), 5)])
+def test_pods_of_several_sizes_are_spread_together(part: tuple[int, int], minimum: int) -> None:
+    """One pod fits in the small zone, so the large one takes three with a skew of two, whatever their sizes."""
+    cluster = SmallCluster(((1, "a"), *((2, "b"),) * 5))
+
+    assert cluster.difference(SmallGang((part,), (minimum,), Rules(between=f"spread 2 {ZONE}"))) == ""
