@@ -371,7 +371,7 @@ class _Run:
     def _is_idle(self) -> bool:
         """Whether nothing happens unless a pod arrives or leaves."""
         scheduler = self._scheduler
-        if scheduler.queue.places.has_ready:  # so there is no need to count thousands of pods
+        if scheduler.queue.has_work:  # so there is no need to count thousands of pods
             return False
         counts = scheduler.queue.counts()
         if counts[Place.GATED] and self._time.time() - self._last_change <= scheduler.longest_pause:

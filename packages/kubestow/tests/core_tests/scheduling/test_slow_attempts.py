@@ -62,6 +62,43 @@ def test_a_pod_whose_attempts_take_long_takes_a_tenth_of_the_time_at_most(caplog
     assert "5.0 s of them in the PreFilter of plugin Slow" in caplog.text
 
 
+def test_tries_before_the_end_of_a_backoff_take_a_tenth_of_the_time_while_they_fail() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        waiting = [slow(f"waiting-{number}", 0.002, rejected=True) for number in range(50)]
+        for one in waiting:
+            harness.cluster.put(one)
+        await harness.settle()
+        clock = asyncio.get_running_loop()
+        began = clock.time()
+        while clock.time() - began < 10:  # a hundred events per second may help all of them
+            harness.cluster.put(node("changing", labels={"time": str(clock.time())}))
+            await asyncio.sleep(0.01)
+        attempts = [attempts_of(harness, one.metadata.uid) for one in waiting]
+        after_backoff = 5 * len(waiting)  # after 1, 2, 4 and 8 s, and the first ones
+        assert len(waiting) < sum(attempts) <= after_backoff + 10 / 0.02 + 1
+
+    in_virtual_time(scenario, node("n"), **enabled(Slow))
+
+
+def test_a_failed_try_before_the_end_of_a_backoff_delays_no_ready_pod_and_the_next_try_by_its_share() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        waiting = [slow(f"waiting-{number}", 0.002, rejected=True) for number in range(3)]
+        for one in waiting:
+            harness.cluster.put(one)
+        await harness.settle()
+        harness.cluster.put(node("changing"))
+        await asyncio.sleep(0.001)
+        assert sum(attempts_of(harness, one.metadata.uid) for one in waiting) == 4
+        harness.cluster.put(slow("new", 0))
+        await asyncio.sleep(0.001)
+        assert harness.node_of("new")
+        assert sum(attempts_of(harness, one.metadata.uid) for one in waiting) == 4
+        await asyncio.sleep(0.04)
+        assert sum(attempts_of(harness, one.metadata.uid) for one in waiting) == 6
+
+    in_virtual_time(scenario, node("n"), **enabled(Slow))
+
+
 def test_the_pod_says_which_plugin_is_slow_and_when_it_is_tried_again() -> None:
     async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(slow("expensive", 5, rejected=True))

@@ -1,4 +1,4 @@
-"""The budget of an attempt: what happens after an attempt that has held up all other pods for long.
+"""The budgets of attempts: of one that has held up all other pods for long, and of those that are made early.
 
 A scheduling cycle is synchronous, so a slow plugin cannot be interrupted; but it can be kept from being called again
 soon. After an attempt of more than :data:`ATTEMPT_BUDGET`, for nine times as long as it took (for ten minutes at most),
@@ -12,24 +12,33 @@ The scheduling loop notices such an attempt, and :meth:`SchedulingQueue.charge` 
 
 An attempt that does not end at all costs the process its Lease. The next leader holds all pods of the namespace back
 for ten minutes, whether others wait or not: each attempt may cost another leader.
+
+While no pod is ready, pods are tried before their backoff has ended. Where hundreds of pods wait for one place that an
+event frees, all but one of these tries fail, after each event anew: they have a budget too (:class:`EarlyTries`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kubestow.scheduling.queued_pod import QueuedPod
+
 #: An attempt may take this many seconds without consequences: far more than any attempt of an ordinary pod, also in a
 #: cluster of tens of thousands of nodes, and less than what the users of other pods would notice.
 ATTEMPT_BUDGET = 1.0
-#: The share of the loop's time that expensive attempts of one pod, or of one namespace while others wait, may take.
+#: The share of the loop's time that expensive attempts of one pod, or of one namespace while others wait, may take, and
+#: that of early tries while they fail.
 _MAX_SHARE = 0.1
 
 #: No pause is longer, in seconds: an attempt of more than a minute was suspended rather than expensive.
 MAX_PAUSE = 600.0
 
+#: No pause after an early try is longer, in seconds: a try may have waited for an extender, which costs no CPU.
+_MAX_EARLY_PAUSE = 0.1
+
 
 def delay_after(seconds: float) -> float:
-    """The pause after an expensive attempt in seconds, so that it takes no more than its share of the time."""
+    """The pause in seconds after an attempt that took so many, so that it takes no more than its share of the time."""
     return min(seconds * (1.0 / _MAX_SHARE - 1.0), MAX_PAUSE)
 
 
@@ -69,3 +78,24 @@ class NamespaceDebts:
             del self._ends[namespace]
             return None
         return end
+
+
+class EarlyTries:
+    """When a pod may be tried before its backoff has ended; times are seconds of the clock.
+
+    A try that has failed is followed by a pause, so that such tries take no more than their share of the time.
+    """
+
+    def __init__(self) -> None:
+        #: When the next one may be made.
+        self.next_time = 0.0
+        self._latest: QueuedPod | None = None
+
+    def begin(self, queued: QueuedPod | None) -> None:
+        """An attempt begins with a pod that is tried early, or with another one, None."""
+        self._latest = queued
+
+    def fail(self, queued: QueuedPod, now: float) -> None:
+        """The attempt of a pod has failed; only that of the pod that is tried early counts."""
+        if queued is self._latest:
+            self.next_time = now + min(delay_after(now - queued.attempt_began), _MAX_EARLY_PAUSE)

@@ -192,9 +192,14 @@ class QueueMoves:
     # -- time ------------------------------------------------------------------------------------------------------
 
     def next_flush(self) -> float:
-        """When :meth:`flush` has something to do at the earliest, in seconds of the clock."""
+        """When :meth:`flush` has something to do or a pod may be tried early, at the earliest, in seconds of the clock."""
         places = self._places
-        return min(places.next_backoff_end(), places.next_debt_end, self._next_unschedulable_flush)
+        return min(
+            places.next_backoff_end(),
+            places.next_debt_end,
+            places.next_early_try(),
+            self._next_unschedulable_flush,
+        )
 
     def flush(self) -> None:
         """Move pods whose backoff has ended to activeQ, and requeue those unschedulable for too long."""

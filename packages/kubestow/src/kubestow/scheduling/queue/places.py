@@ -1,7 +1,7 @@
 """The places of the scheduling queue, how long pods back off, and the pods in flight.
 
     activeQ         ready to be scheduled, in the order of the QueueSort plugin
-    backoffQ        rejected by a plugin, until its backoff ends (or until nothing else is ready)
+    backoffQ        rejected by a plugin, until its backoff ends, or until nothing else is ready and its turn comes
     error backoffQ  without a plugin that rejected it (an error, no nodes, a failed binding), or after an attempt that
                     took too long, until its backoff ends; never tried early
     unschedulable   rejected, until an event that one of the rejecting plugins registered may help it
@@ -26,7 +26,7 @@ from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.framework.runtime.queueing_runtime import QueueingRuntime
 from kubestow.log_fields import fields
 from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.queue.budget import NamespaceDebts
+from kubestow.scheduling.queue.budget import EarlyTries, NamespaceDebts
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
 from kubestow.scheduling.queued_pod import NO_BACKOFF, Place, QueuedPod
 
@@ -259,6 +259,7 @@ class QueuePlaces:
         #: The ready pods of namespaces that are held back, ordered by the end of that.
         self._held_back = PodHeap(Place.ACTIVE)
         self.debts = NamespaceDebts()
+        self.early_tries = EarlyTries()
         self._backoff = PodHeap(Place.BACKOFF)
         self._error_backoff = PodHeap(Place.ERROR_BACKOFF)
         #: All that back off; those of the first heap come first.
@@ -266,10 +267,9 @@ class QueuePlaces:
         #: The pods that are tried before their backoff ends: those in backoffQ, or none.
         self._tried_early = self._backoff if pops_from_backoff else PodHeap(Place.BACKOFF)
 
-    @property
-    def has_ready(self) -> bool:
+    def has_ready(self, now: float) -> bool:
         """Whether a pod can be popped, or could be after more have been passed over."""
-        return bool(self._active) or bool(self._passed_over) or bool(self._tried_early)
+        return bool(self._active) or bool(self._passed_over) or self.next_early_try() <= now
 
     def counts(self) -> dict[Place, int]:
         """How many pods are in each place."""
@@ -349,12 +349,21 @@ class QueuePlaces:
                 return None
         else:
             queued = self._active.pop()
-        if queued is None and not self._passed_over:
-            return self._pop_early(now)
+        if queued is not None or self._passed_over:
+            self.early_tries.begin(None)
+            return queued
+        queued = self._pop_early(now)
+        self.early_tries.begin(queued)
         return queued
+
+    def next_early_try(self) -> float:
+        """When a pod may be tried before its backoff has ended, in seconds of the clock; infinity if there is none."""
+        return self.early_tries.next_time if self._tried_early else math.inf
 
     def _pop_early(self, now: float) -> QueuedPod | None:
         """Take the first pod to try early whose namespace is not held back; None if none is found within hundreds."""
+        if now < self.early_tries.next_time:
+            return None
         for _ in range(_PASSED_OVER_AT_ONCE):
             queued = self._tried_early.pop()
             if queued is None:

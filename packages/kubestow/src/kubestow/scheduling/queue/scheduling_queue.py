@@ -110,7 +110,7 @@ class SchedulingQueue:
     @property
     def has_work(self) -> bool:
         """Whether there are pods to pop, those of namespaces in debt included, or helped pods to move."""
-        return self.moves.is_moving or self.places.has_ready
+        return self.moves.is_moving or self.places.has_ready(self._clock.monotonic())
 
     @property
     def is_empty(self) -> bool:
@@ -281,6 +281,7 @@ class SchedulingQueue:
         events = list(self.in_flight.since(uid))
         queued.rejectors, queued.pending_plugins = self._shared(rejectors), self._shared(pending_plugins)
         queued.timestamp = now
+        self.places.early_tries.fail(queued, now)
         if rejectors or pending_plugins:
             queued.unschedulable_count += 1
             queued.consecutive_errors = 0
