@@ -192,7 +192,7 @@ class QueueMoves:
     # -- time ------------------------------------------------------------------------------------------------------
 
     def next_flush(self) -> float:
-        """When :meth:`flush` has something to do or a pod may be tried early, at the earliest, in seconds of the clock."""
+        """When :meth:`flush` has something to do or a pod may be tried early, at the earliest, in seconds."""
         places = self._places
         return min(
             places.next_backoff_end(),
