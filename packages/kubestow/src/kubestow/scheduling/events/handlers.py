@@ -444,8 +444,12 @@ class EventHandlers:
             events = pod_events(old, info)
             self._raised += events
             self._queue.update(old, info, events)
-            if old.status.nominated_node_name != info.status.nominated_node_name:
-                self._requeue_for_freed_nomination(old, old.status.nominated_node_name)
+            self._requeue_for_former_nomination(old, info)
+
+    def _requeue_for_former_nomination(self, old: PodInfo, info: PodInfo) -> None:
+        """Requeue the pods that may use the node for which the status of a pod no longer nominates it."""
+        if old.status.nominated_node_name != info.status.nominated_node_name:
+            self._requeue_for_freed_nomination(old, old.status.nominated_node_name)
 
     def _enqueue(self, info: PodInfo) -> None:
         if self._queue.add(info) and not self._counts_nominations_of_gated_pods:

@@ -368,6 +368,25 @@ def test_a_pod_of_another_partition_is_not_queued_and_it_is_said_who_holds_that(
     run(scenario())
 
 
+def test_a_pod_is_tried_when_one_of_another_partition_is_nominated_no_more() -> None:
+    async def scenario() -> None:
+        cluster = BoundBy()
+        cluster.put(in_partition(0, "own", cpu="1"))
+        held = HeldPartitions(2)
+        async with running_schedulers(cluster, held):
+            await held.take(0, {})
+            own, other = pods_of(0, 1, cpu="1")[0], pods_of(1, 1, cpu="1")[0]
+            cluster.put(replace(other, status=replace(other.status, nominated_node_name="own")))
+            cluster.put(own)
+            await asyncio.sleep(1.0)
+            assert not cluster.pod(own.metadata.name).spec.node_name
+            cluster.put(other)
+            await asyncio.sleep(1.0)
+            assert cluster.pod(own.metadata.name).spec.node_name == "own"
+
+    run(scenario())
+
+
 def test_metrics_tell_which_partitions_are_held_and_what_became_of_offers() -> None:
     async def scenario() -> str:
         cluster = BoundBy()
