@@ -53,6 +53,8 @@ _SHORT_REST = 30.0
 _HELPFUL_CHANGES, _MANY_HELPFUL_CHANGES = 6, 8
 #: The probability that such a change is followed by another one within the longest attempt of a scheduler, in seconds.
 _PROBABILITY_OF_ANOTHER, _LONGEST_ATTEMPT = 0.3, 0.03
+#: For how many seconds a process is suspended: less than a Lease lasts, or more.
+_SUSPENSIONS = (5.0, 20.0, 40.0)
 #: Seconds after the faults in which no pod is put aside any more because of a stall.
 _STALLS_FORGOTTEN = 660.0
 #: Seconds within which a pod is bound that many pods of a tenant come before: two of their attempts, with what follows.
@@ -186,7 +188,9 @@ class _Simulation:
         for process in self._processes:
             if process.identity == before:
                 process.lookout.lost_lead()
-                if process.is_stalled:
+                if process.is_suspended:
+                    self.marks.reach(Mark.SUSPENDED_PAST_LEASE)
+                elif process.is_stalled:
                     self.marks.reach(Mark.STALLED_PAST_LEASE)
         self._leader = holder
 
@@ -304,6 +308,8 @@ class _Simulation:
             await self._rest(self._unscheduled, longest=_SHORT_REST if is_certain else None)
         if Part.STALLS in self._parts:
             await self._check_victims(tenants)
+            if self._scenario.leader_election:
+                await self._suspend_leader(users.create_pods)
         await self._rest(self._final_violations, longest=1.0)
         for task in restarting:
             task.cancel()
@@ -356,6 +362,14 @@ class _Simulation:
             tenants.clear()
             await asyncio.sleep(_STALLS_FORGOTTEN)
 
+    async def _suspend_leader(self, create_pods: Callable[[], None]) -> None:
+        """Another process becomes the leader, and is quiescent; the former one finds pods to try when it goes on."""
+        for process in self._processes:
+            if process.alive and process.is_leader and process.may_schedule:
+                process.suspend(max(_SUSPENSIONS))
+                self._take(create_pods)
+        await asyncio.sleep(max(_SUSPENSIONS) + _LONGEST_REST)
+
     async def _check_bound(self, victim: Pod, seconds: float) -> None:
         await asyncio.sleep(seconds)
         if not any(pod.metadata.uid == victim.metadata.uid and pod.spec.node_name for pod in self.server.pods()):
@@ -404,6 +418,8 @@ class _Simulation:
                 process.clock.jump()
             if not process.alive:
                 continue
+            if Part.STALLS in self._parts and self._faults.occurs(Fault.SUSPENDED):
+                process.suspend(self._random.choice(_SUSPENSIONS))
             if self._faults.occurs(Fault.KILLED):
                 await process.kill()
             elif self._faults.occurs(Fault.STOPPED):

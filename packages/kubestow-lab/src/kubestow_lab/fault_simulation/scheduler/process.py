@@ -237,7 +237,7 @@ class Process(Observer):
         self._tasks: Tasks = {}
         self._heartbeat = Heartbeat(self.clock.monotonic)
         self._recorder: FlightRecorder | None = None
-        self._freeze = Freeze(asyncio.get_running_loop())
+        self._freeze = self._suspension = Freeze(asyncio.get_running_loop())
         self.start()
 
     # -- lifecycle -----------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class Process(Observer):
         context = copy_context()
         context.run(_owner.set, self._tasks)
         if self.features.stalls:
-            self._freeze = Freeze(asyncio.get_running_loop())
+            self._freeze, self._suspension = (Freeze(asyncio.get_running_loop()) for _ in range(2))
             self.clock.ahead = lambda: self._freeze.left
             context.run(frozen_with.set, self._freeze)
         self.running: asyncio.Task[None] = context.run(self._run, client)
@@ -459,7 +459,8 @@ class Process(Observer):
             return SimulatedElector(self, lock, clock=self.clock, timings=timings)
         clock, self._heartbeat = self.clock.never_ahead(), Heartbeat(self.clock.monotonic)
         elector = SimulatedElector(self, lock, clock=clock, timings=timings)
-        return ElectionBeside(SupervisedElection(elector, self._heartbeat, clock, attempted=lambda: self._freeze.cause))
+        election = SupervisedElection(elector, self._heartbeat, clock, attempted=lambda: self._freeze.cause)
+        return ElectionBeside(election, self._suspension)
 
     @property
     def identity(self) -> str:
@@ -490,13 +491,26 @@ class Process(Observer):
 
     @property
     def ends_stall(self) -> bool:
-        """Whether a plugin blocks the process, or has done so until this moment."""
-        return self._freeze.is_ending
+        """Whether the process is blocked or suspended, or was until this moment or in the attempt in progress."""
+        attempted = self.scheduler._attempted
+        of_attempt = 0.0 if attempted is None else self.clock.monotonic() - attempted.attempt_began
+        return self._freeze.has_been_within(of_attempt)
 
     @property
     def is_stalled(self) -> bool:
-        """Whether a plugin blocks the process."""
+        """Whether a plugin blocks the process, or it is suspended."""
         return self._freeze.left > 0.0
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether nothing of the process runs, its leader election included."""
+        return self._suspension.left > 0.0
+
+    def suspend(self, seconds: float) -> None:
+        """Have nothing of the process run for so many seconds, its leader election included."""
+        self._context.trace.note(self.name, f"is suspended for {seconds:g} s")
+        self._suspension.stall(seconds, "")
+        self._freeze.stall(seconds, self._freeze.cause)
 
     @property
     def alive(self) -> bool:
