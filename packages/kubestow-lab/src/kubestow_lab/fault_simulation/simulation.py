@@ -188,6 +188,8 @@ class _Simulation:
         for process in self._processes:
             if process.identity == before:
                 process.lookout.lost_lead()
+                if not holder:
+                    self._witness.lease_released(process)
                 if process.is_suspended:
                     self.marks.reach(Mark.SUSPENDED_PAST_LEASE)
                 elif process.is_stalled:

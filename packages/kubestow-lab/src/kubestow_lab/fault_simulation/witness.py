@@ -33,6 +33,7 @@ from kubestow_lab.fault_simulation.specification import (
     Evicted,
     Fact,
     Preempting,
+    Released,
     Sent,
     Watched,
     Written,
@@ -376,6 +377,9 @@ class Witness:
         # Others were stopped before they were bound, and may be on a node since.
         evicted = {victim.metadata.uid for victim in victims if victim.spec.node_name}
         return [pod for pod in self._server.pods() if pod.metadata.uid in evicted and _stays(pod) and not ended(pod)]
+
+    def lease_released(self, process: Process) -> None:
+        self.state(Released(by=process.identity, bindings=process.scheduler.binding_cycle_count))
 
     def watch_requested(self, process: Process, what: str, since: int, seen: int) -> None:
         self.state(Watched(by=process.identity, what=what, since=since, seen=seen))
