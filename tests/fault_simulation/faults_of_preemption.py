@@ -195,7 +195,7 @@ DEVICES = [
     PlantedFault(
         "a written claim is not known until the watch shows it",
         left_out(ResourceClaimTracker, "assume_after_api_call"),
-        required=(Part.DEVICES,),
+        required=(Part.DEVICES, Part.CLAIM_TEMPLATES),
         often=(Fault.DELAY,),
     ),
     PlantedFault(

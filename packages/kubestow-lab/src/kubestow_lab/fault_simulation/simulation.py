@@ -241,6 +241,10 @@ class _Simulation:
         disruptive = [asyncio.create_task(users.run())]
         if self._recordings is None:  # it reaches into the schedulers, past everything that is recorded
             disruptive.append(asyncio.create_task(self._decide_waiting_pods()))
+        if Part.CLAIM_TEMPLATES in self._parts:
+            of_workloads = Random(f"{self._seed} workloads")
+            work = devices.run_workloads(users.create_waiting_pod, self.steps, of_workloads)
+            disruptive.append(asyncio.create_task(work))
         late_changes: list[Callable[[], None]] = []
         if Part.VOLUMES in self._parts:
             late_changes += storage.helpful_changes(users.create_waiting_pod)
