@@ -178,7 +178,6 @@ EVENTS = [
         left_out(PodsInFlight, "keep"),
         flushes=False,
         required=(Part.PLUGIN,),
-        often=(Fault.DELAYS,),
     ),
     PlantedFault(
         "of several rejecting plugins only the first requeues a pod",

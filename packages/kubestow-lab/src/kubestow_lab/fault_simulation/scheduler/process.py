@@ -53,8 +53,9 @@ from kubestow_lab.fault_simulation.recording import RecordedFaults, Recording
 from kubestow_lab.fault_simulation.scheduler.clock import JumpingClock
 from kubestow_lab.fault_simulation.scheduler.delayed_computing import DelayedComputing
 from kubestow_lab.fault_simulation.scheduler.faulty_extender import FaultyExtender
-from kubestow_lab.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
+from kubestow_lab.fault_simulation.scheduler.faulty_plugin import ReservationLedger, faulty_plugin
 from kubestow_lab.fault_simulation.scheduler.lookout import Lookout
+from kubestow_lab.fault_simulation.scheduler.provisioning import ProvisioningPlugin
 from kubestow_lab.fault_simulation.scheduler.stalls import NAME as STALLING_PLUGIN
 from kubestow_lab.fault_simulation.scheduler.stalls import ElectionBeside, stalling_plugin
 
@@ -339,7 +340,10 @@ class Process(Observer):
         faults: Faults | RecordedFaults = self._context.faults
         if recorder is not None:
             faults = RecordedFaults(self._context.faults, self._recording.draws)
-        plugins = [faulty_plugin(faults, self.ledger)] if self.features.faulty_plugin else []
+        of_permit: list[type[Plugin]] = []
+        if self.features.faulty_plugin:
+            of_permit += (faulty_plugin(faults, self.ledger), ProvisioningPlugin)
+        plugins = [*of_permit]
         if self.features.stalls:
             random = Random(f"{self.name} {self._starts} stalls")
             plugins.append(stalling_plugin(self._freeze, random, lambda: self._context.faults.active))
@@ -349,7 +353,7 @@ class Process(Observer):
             plugins.append(find_plugins(minor=gates.minor)[_GANG_SEARCH])
         registry = in_tree_registry(gates.minor) | {plugin.name: plugin for plugin in (*plugins, *of_user)}
         names = ["GangScheduling"] if gates.enabled("GangScheduling") else []
-        names += [NAME] if self.features.faulty_plugin else []
+        names += [plugin.name for plugin in of_permit]
         names += [_GANG_SEARCH] if self.features.gang_search else []
         names += [STALLING_PLUGIN] if self.features.stalls else []
         document = self._document(names, of_user)
