@@ -387,7 +387,8 @@ class Witness:
     def binding_begun(self, process: Process, pod: Pod) -> None:
         view = process.view
         since = view.settled_at.get(pod.metadata.uid)
-        settled_for = None if since is None else view.now - since
+        # What has been delivered just before a stall, the process can act on only after it.
+        settled_for = None if since is None else 0.0 if process.ends_stall else view.now - since
         self.state(Begun(by=process.identity, pod=pod, settled_for=settled_for, miscounted=list(miscounted(process))))
 
     def write_requested(self, process: Process, what: str) -> None:
