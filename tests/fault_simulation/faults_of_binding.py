@@ -201,6 +201,7 @@ SHUTDOWN = [
     PlantedFault(
         "the lease is released before work in progress has ended",
         around(Scheduler, "_drain", _released_first),
-        required=(Part.ELECTION,),
+        required=(Part.ELECTION, Part.PLUGIN),
+        often=(Fault.DELAYS, Fault.STOPPED),
     ),
 ]

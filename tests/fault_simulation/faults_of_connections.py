@@ -152,6 +152,7 @@ LEASES = [
         "a lease that has expired counts as held",
         replaced(LeaderElector, "overdue", property(lambda self: 0.0)),
         required=(Part.ELECTION, Part.STALLS),
+        often=(Fault.SUSPENDED,),
     ),
     PlantedFault(
         "any holder of the lease counts as this process",

@@ -19,6 +19,7 @@ from kubestow.plugins.default_preemption.default_preemption import DefaultPreemp
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResourcesWithoutScore
 from kubestow.plugins.dynamic_resources.pre_bind import ClaimUpdates
 from kubestow.plugins.volume_binding.volume_binding import VolumeBinding
+from kubestow.rules.minors import MINORS
 from kubestow.scheduling.cycle.failure_handler import FailureHandler
 from kubestow.scheduling.gangs.barrier import GangBarrier
 from kubestow.scheduling.gangs.placer import MemberPlacement
@@ -170,7 +171,8 @@ GANGS = [
         "a gang is bound although it was rejected",
         left_out(GangBarrier, "rejection"),
         required=(Part.GANGS,),
-        often=(Fault.FORBIDDEN,),
+        often=(Fault.SLOW, Fault.REQUEST_LOST),
+        minor=MINORS[-1],
     ),
     PlantedFault(
         "a member that will not be bound stays expected", left_out(GangBarrier, "leave"), required=(Part.GANGS,)
@@ -178,7 +180,8 @@ GANGS = [
     PlantedFault(
         "a gang needs one pod less than its minimum",
         around(GangRuntime, "gang_of", _with_one_less),
-        required=(Part.GANGS,),
+        required=(Part.GANGS, Part.PLUGIN),
+        often=(Fault.REJECTS, Fault.DELAYS),
     ),
     PlantedFault(
         "the places of a gang that does not fit are kept", left_out(MemberPlacement, "undo"), required=(Part.GANGS,)
@@ -195,7 +198,7 @@ DEVICES = [
     PlantedFault(
         "a written claim is not known until the watch shows it",
         left_out(ResourceClaimTracker, "assume_after_api_call"),
-        required=(Part.DEVICES,),
+        required=(Part.DEVICES, Part.CLAIM_TEMPLATES),
         often=(Fault.DELAY,),
     ),
     PlantedFault(

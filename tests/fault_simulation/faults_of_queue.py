@@ -178,7 +178,6 @@ EVENTS = [
         left_out(PodsInFlight, "keep"),
         flushes=False,
         required=(Part.PLUGIN,),
-        often=(Fault.DELAYS,),
     ),
     PlantedFault(
         "of several rejecting plugins only the first requeues a pod",
@@ -240,7 +239,7 @@ QUEUE = [
     PlantedFault(
         "a gated pod is not looked at again after its preemption", left_out(Gating, "preemption_ended"), flushes=False
     ),
-    PlantedFault("debts do not end", left_out(QueuePlaces, "end_debts"), required=(Part.STALLS,)),
+    PlantedFault("debts do not end", left_out(QueuePlaces, "end_debts"), required=(Part.STALLS, Part.ELECTION)),
     PlantedFault(
         "an attempt over its budget is not charged",
         replaced(SchedulingQueue, "charge", lambda self, seconds, now: now),

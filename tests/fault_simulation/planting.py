@@ -44,7 +44,7 @@ class PlantedFault:
         if self.is_crowded:
             scenario = replace(scenario, nodes=2, pods=40)
         if self.minor is not None:
-            scenario = replace(scenario, minor=str(self.minor), parts=scenario.parts - {Part.DEVICES})
+            scenario = replace(scenario.without(Part.DEVICES), minor=str(self.minor))
         if self.flushes:
             return scenario
         return replace(scenario, flushes=False, pod_constraints=False, minor=str(self.minor or DEFAULT_MINOR))

@@ -21,6 +21,10 @@ def test_a_gang_that_shares_claims_backs_off_while_its_claims_cannot_be_written(
     assert simulate(1_500_826).violations == []
 
 
+def test_a_stall_leaves_no_time_to_notice_what_was_delivered_just_before_it() -> None:
+    assert simulate(4485).violations == []
+
+
 @pytest.mark.parametrize("seed", range(1001, 1021))
 def test_no_invariant_is_violated_by_outages_of_a_server_with_a_wrong_clock(seed: int) -> None:
     assert simulate(seed, required=[Part.OUTAGES, Part.SERVER_CLOCK]).violations == []

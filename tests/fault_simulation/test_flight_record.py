@@ -9,14 +9,15 @@ import pytest
 from kubestow.flight_record.exact_replay import ReplayResult, replay
 from kubestow.flight_record.segment import Segment
 from kubestow_lab.fault_simulation.recording import Recording, ReplayedFaults
-from kubestow_lab.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
+from kubestow_lab.fault_simulation.scheduler.faulty_plugin import ReservationLedger, faulty_plugin
+from kubestow_lab.fault_simulation.scheduler.provisioning import ProvisioningPlugin
 from kubestow_lab.fault_simulation.simulation import simulate
 
 
 def replayed(recording: Recording, path: Path) -> ReplayResult:
     path.write_bytes(recording.content)
-    plugin = faulty_plugin(ReplayedFaults(recording.draws), ReservationLedger())
-    return replay(Segment(path), {NAME: plugin} if recording.faulty_plugin else {})
+    plugins = faulty_plugin(ReplayedFaults(recording.draws), ReservationLedger()), ProvisioningPlugin
+    return replay(Segment(path), {plugin.name: plugin for plugin in plugins} if recording.faulty_plugin else {})
 
 
 @pytest.mark.parametrize("seed", range(1, 26))

@@ -18,6 +18,12 @@ SHOWN_AT_ONCE = [
     "pods behind one whose binding failed are not requeued",
     "a watch is resumed where it began",
     "a backoff takes a hundredth of a second",
+    "a pod that joins a gang requeues no other",
+    "events during an attempt are not kept",
+    "a watch that has expired is not listed anew",
+    "a lease that has expired counts as held",
+    "the lease is released before work in progress has ended",
+    "a written claim is not known until the watch shows it",
 ]
 
 

@@ -35,6 +35,7 @@ from kubestow_lab.fault_simulation.specification import (
     Evicted,
     Fact,
     Preempting,
+    Released,
     Rested,
     Sent,
     Settled,
@@ -117,6 +118,10 @@ def sent(**fields: Any) -> Sent:
 
 def written(**fields: Any) -> Written:
     return replace(Written(by="one", what="patch pod a", may_schedule=True, holder="one"), **fields)
+
+
+def released(**fields: Any) -> Released:
+    return replace(Released(by="one", bindings=0), **fields)
 
 
 def cancelled(**fields: Any) -> Cancelled:
@@ -254,6 +259,7 @@ PLANTED: dict[str, Callable[[], Fact]] = {
     "a graceful stop waits for requests": lambda: cancelled(seconds=0.5),
     "only the leader binds": lambda: bound(may_schedule=False),
     "pods that constrain each other have one scheduler": lambda: attempted(unknown_of_workload=["uid-b"]),
+    "a lease is released when nothing is in progress": lambda: released(bindings=1),
     "no pod is overtaken twice": lambda: attempted(overtaken=[Overtaken("b", 2)]),
     "a pod in flight is not queued": lambda: attempted(queued_in_flight=["uid-b"]),
     "a pod is queued as it is": lambda: attempted(outdated=["uid-b"]),
@@ -340,6 +346,7 @@ def test_every_rule_has_a_planted_violation_and_a_reason() -> None:
         begun(settled_for=0.0),
         written(),
         cancelled(),
+        released(),
         cancelled(seconds=0.5, may_wait=False),
         sent(gang=(2, 2)),
         bound(),

@@ -41,10 +41,9 @@ class Freeze:
         """The seconds for which the process is frozen."""
         return max(0.0, self._until - self._loop.time())
 
-    @property
-    def is_ending(self) -> bool:
-        """Whether the process is frozen, or runs its first callbacks after a stall."""
-        return self._until > 0.0 and self._loop.time() <= self._until
+    def has_been_within(self, seconds: float) -> bool:
+        """Whether the process is frozen, or was so many seconds ago: 0 while it runs its first callbacks after that."""
+        return self._until > 0.0 and self._loop.time() <= self._until + seconds
 
     def stall(self, seconds: float, cause: str) -> None:
         """Freeze the process for so many seconds, from the end of the stall that it is in."""
@@ -67,6 +66,13 @@ def unfrozen() -> Context:
 async def run_unfrozen(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that goes on while the process is frozen; its result arrives when the process is not."""
     return await asyncio.get_running_loop().create_task(work, context=unfrozen())
+
+
+async def run_frozen_with(freeze: Freeze, work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that only ``freeze`` stops; its result arrives when nothing freezes the caller."""
+    context = copy_context()
+    context.run(frozen_with.set, freeze)
+    return await asyncio.get_running_loop().create_task(work, context=context)
 
 
 class Livelock(AssertionError):

@@ -38,6 +38,7 @@ class Fault(StrEnum):
     KILLED = "a scheduler is killed"
     STOPPED = "a scheduler is stopped gracefully"
     CLOCK_JUMPS = "a wall clock jumps"
+    SUSPENDED = "a scheduler is suspended for a while"
     # of plugins
     RAISES = "plugins raise"
     REJECTS = "plugins reject placed pods"
@@ -49,7 +50,7 @@ RATES = (0.0, 0.0, 0.02, 0.1, 0.3)
 """The probabilities that a kind of fault may have in a run."""
 
 #: Kinds that are drawn by themselves, so that they do not change what else a seed has, by what is drawn for them.
-_DRAWN_ALONE = {Fault.BOUND_FIRST: "bound first", Fault.PROTECTED: "protected"}
+_DRAWN_ALONE = {Fault.BOUND_FIRST: "bound first", Fault.PROTECTED: "protected", Fault.SUSPENDED: "suspended"}
 _RATES_ALONE = (0.0, 0.0, 0.0, 0.1)
 
 _ERRORS = ((429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"))

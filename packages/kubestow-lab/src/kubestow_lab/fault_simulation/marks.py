@@ -63,6 +63,7 @@ class Mark(StrEnum):
     LEASE_LOST_BEFORE_BINDING = "the lease changes hands between the placement of a pod and its binding"
     WRITE_WITHOUT_LEASE = "a write is held back because the lease has expired"
     STALLED_PAST_LEASE = "a plugin blocks a leader for longer than its lease lasts"
+    SUSPENDED_PAST_LEASE = "a leader is suspended for longer than its lease lasts"
     # -- partitions, if the schedulers share any
     PARTITION_HANDED_OVER = "a partition is handed over to a scheduler that holds fewer"
     PARTITION_TAKEN_OVER = "a partition is taken over whose holder was killed or lost its lease"

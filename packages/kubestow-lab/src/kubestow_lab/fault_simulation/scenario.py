@@ -35,6 +35,7 @@ class Part(StrEnum):
     RECORDS = "records"
     GANG_SEARCH = "gang search"
     PARTITIONS = "partitions"
+    CLAIM_TEMPLATES = "claim templates"
 
 
 _PROBABILITIES = {
@@ -51,8 +52,13 @@ _PROBABILITIES = {
 }
 #: Only if it is required: the plugin GangPlacementSearch of kubestow-contrib, and jobs whose pods differ in size.
 _NEEDS_GANGS = frozenset({Part.GANG_SEARCH})
+#: Workloads whose pods have device claims of their own, as from a ResourceClaimTemplate. Drawn by itself.
+_NEEDS_DEVICES = frozenset({Part.CLAIM_TEMPLATES})
+_PROBABILITY_OF_CLAIM_TEMPLATES = 0.3
 #: What partitions take the place of, or do not go with; they are a part only if they are required, too.
-_NOT_WITH_PARTITIONS = frozenset({Part.ELECTION, Part.EXTENDERS, Part.DEVICES, Part.GANGS, Part.STALLS, Part.RECORDS})
+_NOT_WITH_PARTITIONS = frozenset(
+    {Part.ELECTION, Part.EXTENDERS, Part.DEVICES, Part.GANGS, Part.STALLS, Part.RECORDS, Part.CLAIM_TEMPLATES}
+)
 #: The parts that only the default minor version has as they are simulated.
 _PARTS_OF_DEFAULT = frozenset({Part.DEVICES})
 _PROBABILITY_OF_DEFAULT = 0.5
@@ -140,6 +146,8 @@ class Scenario:
         match part:
             case Part.ELECTION:
                 return replace(kept, processes=self.processes[:1])
+            case Part.DEVICES:
+                return replace(kept, parts=kept.parts - _NEEDS_DEVICES)
             case Part.SERVER_CLOCK:
                 return replace(kept, clock_offset=0.0)
             case Part.PARTITIONS:
@@ -187,6 +195,8 @@ def draw(seed: int, required: Collection[Part] = (), *, is_recorded: bool = Fals
     """
     if not _NEEDS_GANGS.isdisjoint(required):
         required = _ordered({*required, Part.GANGS})
+    if not _NEEDS_DEVICES.isdisjoint(required):
+        required = _ordered({*required, Part.DEVICES})
     random = Random(f"{seed} world")
     parts = {part for part, probability in _PROBABILITIES.items() if random.random() < probability or part in required}
     has_records = (
@@ -208,6 +218,9 @@ def draw(seed: int, required: Collection[Part] = (), *, is_recorded: bool = Fals
         parts -= _PARTS_OF_DEFAULT
         if not minor.has(Behaviour.POD_GROUPS_ARE_UNITS):  # nor the gates of gangs
             parts.discard(Part.GANGS)
+    has_templates = Random(f"{seed} claim templates").random() < _PROBABILITY_OF_CLAIM_TEMPLATES
+    if Part.DEVICES in parts and (Part.CLAIM_TEMPLATES in required or has_templates):
+        parts.add(Part.CLAIM_TEMPLATES)
     if Part.GANGS in parts:
         parts |= _NEEDS_GANGS.intersection(required)
     clock_offset = random.choice((3600.0, -3600.0)) if Part.SERVER_CLOCK in parts else 0.0

@@ -53,6 +53,8 @@ _SHORT_REST = 30.0
 _HELPFUL_CHANGES, _MANY_HELPFUL_CHANGES = 6, 8
 #: The probability that such a change is followed by another one within the longest attempt of a scheduler, in seconds.
 _PROBABILITY_OF_ANOTHER, _LONGEST_ATTEMPT = 0.3, 0.03
+#: For how many seconds a process is suspended: less than a Lease lasts, or more.
+_SUSPENSIONS = (5.0, 20.0, 40.0)
 #: Seconds after the faults in which no pod is put aside any more because of a stall.
 _STALLS_FORGOTTEN = 660.0
 #: Seconds within which a pod is bound that many pods of a tenant come before: two of their attempts, with what follows.
@@ -186,7 +188,11 @@ class _Simulation:
         for process in self._processes:
             if process.identity == before:
                 process.lookout.lost_lead()
-                if process.is_stalled:
+                if not holder:
+                    self._witness.lease_released(process)
+                if process.is_suspended:
+                    self.marks.reach(Mark.SUSPENDED_PAST_LEASE)
+                elif process.is_stalled:
                     self.marks.reach(Mark.STALLED_PAST_LEASE)
         self._leader = holder
 
@@ -235,6 +241,10 @@ class _Simulation:
         disruptive = [asyncio.create_task(users.run())]
         if self._recordings is None:  # it reaches into the schedulers, past everything that is recorded
             disruptive.append(asyncio.create_task(self._decide_waiting_pods()))
+        if Part.CLAIM_TEMPLATES in self._parts:
+            of_workloads = Random(f"{self._seed} workloads")
+            work = devices.run_workloads(users.create_waiting_pod, self.steps, of_workloads)
+            disruptive.append(asyncio.create_task(work))
         late_changes: list[Callable[[], None]] = []
         if Part.VOLUMES in self._parts:
             late_changes += storage.helpful_changes(users.create_waiting_pod)
@@ -304,6 +314,8 @@ class _Simulation:
             await self._rest(self._unscheduled, longest=_SHORT_REST if is_certain else None)
         if Part.STALLS in self._parts:
             await self._check_victims(tenants)
+            if self._scenario.leader_election:
+                await self._suspend_leader(users.create_pods)
         await self._rest(self._final_violations, longest=1.0)
         for task in restarting:
             task.cancel()
@@ -342,19 +354,31 @@ class _Simulation:
     # -- checks of tenants, and reports -----------------------------------------------------------------------------
 
     async def _check_victims(self, tenants: Tenants) -> None:
-        """A pod that fits is bound in time, whatever pods of a tenant come before it, and leaders are lost to one."""
+        """A pod that fits is bound in time, whatever pods of a tenant come before it, and leaders are lost to one.
+
+        The other pods of the tenant are held back then, but not for ever.
+        """
         victim = tenants.create_victim("victim", STALL)
         await self._check_bound(victim, _VICTIM_SECONDS)
         tenants.clear()
         await asyncio.sleep(_STALLS_FORGOTTEN)
         if self._scenario.leader_election:
             victim, before = tenants.create_victim("victim-2", DEADLY_STALL), self.server.lease.acquisitions
+            harmless = tenants.create_harmless("harmless")
             await self._check_bound(victim, _VICTIM_SECONDS_BY_ANOTHER_LEADER)
             await asyncio.sleep(_ONE_LEASE_SECONDS - _VICTIM_SECONDS_BY_ANOTHER_LEADER)
             if (leaders := self.server.lease.acquisitions - before) != 1:
                 self.report(f"{leaders} leaders within {_ONE_LEASE_SECONDS:g} s of the first attempt that does not end")
             tenants.clear()
-            await asyncio.sleep(_STALLS_FORGOTTEN)
+            await self._check_bound(harmless, _STALLS_FORGOTTEN)
+
+    async def _suspend_leader(self, create_pods: Callable[[], None]) -> None:
+        """Another process becomes the leader, and is quiescent; the former one finds pods to try when it goes on."""
+        for process in self._processes:
+            if process.alive and process.is_leader and process.may_schedule:
+                process.suspend(max(_SUSPENSIONS))
+                self._take(create_pods)
+        await asyncio.sleep(max(_SUSPENSIONS) + _LONGEST_REST)
 
     async def _check_bound(self, victim: Pod, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -404,6 +428,8 @@ class _Simulation:
                 process.clock.jump()
             if not process.alive:
                 continue
+            if Part.STALLS in self._parts and self._faults.occurs(Fault.SUSPENDED):
+                process.suspend(self._random.choice(_SUSPENSIONS))
             if self._faults.occurs(Fault.KILLED):
                 await process.kill()
             elif self._faults.occurs(Fault.STOPPED):

@@ -13,6 +13,7 @@ facts (:mod:`kubestow_lab.fault_simulation.simulation`):
     Written      it sends another write
     Bound        the server has carried the binding out
     Cancelled    it has cancelled a request on its way
+    Released     it has given its lease back
     Watched      it asks for the changes of a collection
     Rested       nothing has happened for so long that a scheduler must have nothing left to do
     Settled      the same of the whole cluster
@@ -232,6 +233,14 @@ class Bound:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Released:
+    """A scheduler has given its lease back; ``bindings`` is how many pods it is still about to bind."""
+
+    by: str
+    bindings: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Watched:
     """A scheduler asks for the changes ``since`` a version, and has ``seen`` another one of the same collection."""
 
@@ -261,10 +270,35 @@ class Settled:
 
 
 Fact = (
-    Attempted | Decided | Preempting | Evicted | Begun | Sent | Written | Cancelled | Bound | Watched | Rested | Settled
+    Attempted
+    | Decided
+    | Preempting
+    | Evicted
+    | Begun
+    | Sent
+    | Written
+    | Cancelled
+    | Bound
+    | Released
+    | Watched
+    | Rested
+    | Settled
 )
 F = TypeVar(
-    "F", Attempted, Decided, Preempting, Evicted, Begun, Sent, Written, Cancelled, Bound, Watched, Rested, Settled
+    "F",
+    Attempted,
+    Decided,
+    Preempting,
+    Evicted,
+    Begun,
+    Sent,
+    Written,
+    Cancelled,
+    Bound,
+    Released,
+    Watched,
+    Rested,
+    Settled,
 )
 
 
@@ -342,6 +376,13 @@ def only_the_leader_binds(fact: Bound) -> Iterator[str]:
     """A binding that arrives after the lease has changed hands may be the second one on a full node."""
     if not fact.may_schedule:
         yield f"{fact.by} binds while {fact.holder} holds the lease"
+
+
+@_rule(Released)
+def a_lease_is_released_when_nothing_is_in_progress(fact: Released) -> Iterator[str]:
+    """The next leader decides at once, and counts the nodes as free that these pods are about to be bound to."""
+    if fact.bindings:
+        yield f"{fact.by} has released the lease and is about to bind {fact.bindings} pods"
 
 
 # -- order ---------------------------------------------------------------------------------------------------------

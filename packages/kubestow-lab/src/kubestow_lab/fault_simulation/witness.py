@@ -33,6 +33,7 @@ from kubestow_lab.fault_simulation.specification import (
     Evicted,
     Fact,
     Preempting,
+    Released,
     Sent,
     Watched,
     Written,
@@ -377,13 +378,17 @@ class Witness:
         evicted = {victim.metadata.uid for victim in victims if victim.spec.node_name}
         return [pod for pod in self._server.pods() if pod.metadata.uid in evicted and _stays(pod) and not ended(pod)]
 
+    def lease_released(self, process: Process) -> None:
+        self.state(Released(by=process.identity, bindings=process.scheduler.binding_cycle_count))
+
     def watch_requested(self, process: Process, what: str, since: int, seen: int) -> None:
         self.state(Watched(by=process.identity, what=what, since=since, seen=seen))
 
     def binding_begun(self, process: Process, pod: Pod) -> None:
         view = process.view
         since = view.settled_at.get(pod.metadata.uid)
-        settled_for = None if since is None else view.now - since
+        # What has been delivered just before a stall, the process can act on only after it.
+        settled_for = None if since is None else 0.0 if process.ends_stall else view.now - since
         self.state(Begun(by=process.identity, pod=pod, settled_for=settled_for, miscounted=list(miscounted(process))))
 
     def write_requested(self, process: Process, what: str) -> None:

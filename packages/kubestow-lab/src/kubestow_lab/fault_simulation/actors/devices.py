@@ -5,6 +5,7 @@ Some claims, and the devices of one node, are published after the faults, when p
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Set
 from random import Random
 from typing import Any, NoReturn
@@ -15,11 +16,14 @@ from kubestow.testing.devices import claim, device_class, slice_of
 from kubestow_lab.fault_simulation.actors import run_control_loop
 from kubestow_lab.fault_simulation.actors.users import CreatePod
 from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, ended, with_status
+from kubestow_lab.fault_simulation.trace import Steps
 
 _CLAIMS = ("gpu-0", "gpu-1", "gpu-2")
 _LATE_CLAIMS, _LATE_NODE = ("gpu-late", "gpu-of-late-node"), "node-1"
 #: More claims than a node has devices.
 _RIVAL_CLAIMS = ("gpu-rival-0", "gpu-rival-1", "gpu-rival-2")
+#: How the names of claims begin that belong to one pod, as those from a ResourceClaimTemplate do.
+_OWN_CLAIM = "gpu-own-"
 
 
 class Devices:
@@ -48,6 +52,20 @@ class Devices:
 
         yield from (await_late_claims, self._create_late_claims, self._publish_late_devices)
         yield from (use_up_a_node, self._finish_users_of_claim)
+
+    async def run_workloads(self, create_pod: CreatePod, steps: Steps, random: Random) -> NoReturn:
+        """Until cancelled, create workloads: some pods one soon after the other, each with a claim of its own."""
+        created = 0
+        while True:
+            await asyncio.sleep(random.expovariate(0.5))
+            if not steps.takes("workload: create pods with claims of their own"):
+                continue
+            for _ in range(random.randint(2, 4)):
+                created += 1
+                name = f"{_OWN_CLAIM}{created}"
+                self._put_claim(name)
+                create_pod(_claiming(name), "")
+                await asyncio.sleep(random.uniform(0.0, 0.5))
 
     def _create_late_claims(self) -> None:
         for name in _LATE_CLAIMS:
@@ -112,6 +130,9 @@ class Devices:
         elif not kept and existing.status.allocation is not None:
             if chance < 0.3:
                 self._server.put(with_status(existing, allocation=None))
+        elif name.startswith(_OWN_CLAIM) and name not in used:
+            self._server.remove(existing)
+            return False
         elif self.churn and name not in used and chance < 0.02:
             self._server.remove(existing)
             self._put_claim(name)

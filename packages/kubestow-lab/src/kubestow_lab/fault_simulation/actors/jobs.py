@@ -12,20 +12,23 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NoReturn
 
-from kubestow.api.core import Pod
+from kubestow.api.core import Pod, PodResourceClaim
 from kubestow.api.meta import convert
 from kubestow.api.scheduling import CompositePodGroup
 from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI
 from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.scheduling.events.resources import resource_of
-from kubestow.testing import pod
-from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
+from kubestow.testing import node, pod
+from kubestow_lab.fault_simulation.actors.users import pod_reference
+from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, with_spec
 from kubestow_lab.fault_simulation.trace import StepRandom, Steps
 
 _COSCHEDULING, _VOLCANO = "scheduling.x-k8s.io", "scheduling.volcano.sh"
 _INSTALLED = {api.name: api for api in find_pod_group_apis()}
 _APIS = (KUBERNETES, *(_INSTALLED[name] for name in (_COSCHEDULING, _VOLCANO) if name in _INSTALLED))
 _GROUPS = [resource_of(api.kind) for api in _APIS]
+#: The node of some gangs that are created after the faults.
+_NODE = "node-of-jobs"
 
 
 def _group(name: str, minimum: int, *, api: PodGroupAPI, timeout: int, **spec: Any) -> Any:
@@ -66,6 +69,8 @@ class Jobs:
         self._tree: tuple[str, int] | None = None
         #: What the last gang needs, the group itself or the last of its pods, until it is created.
         self._late: list[Any] = []
+        #: The pod of a gang that waits for what nobody creates, once there is one.
+        self._blocked: Pod | None = None
 
     async def run(self) -> NoReturn:
         """Run until cancelled."""
@@ -142,11 +147,61 @@ class Jobs:
 
     def helpful_changes(self) -> tuple[Callable[[], None], ...]:
         """Changes that can make pods schedulable, to be made one after the other."""
-        return self._create_without_last, self._complete_last
+        of_units = (self._create_with_blocked, self._delete_blocked) if self._are_units else ()
+        return (
+            self._create_without_last,
+            self._complete_last,
+            self._create_without_pinned,
+            self._complete_last,
+            *of_units,
+        )
 
     def _complete_last(self) -> None:
         while self._late:
             self._server.put(self._late.pop())
+
+    def _create_without_pinned(self) -> None:
+        """Create a gang apart from one of its pods, for which its user has chosen a node."""
+        self._late = [with_spec(self._create_whole_gang().pop(), node_name=_NODE)]
+
+    def _create_with_blocked(self) -> None:
+        """Create a gang with one pod more than it needs, which waits for a claim that nobody creates."""
+        blocked = self._create_whole_gang(spare=1).pop()
+        claim = PodResourceClaim(name="gpu", resource_claim_name="gpu-of-nobody")
+        self._blocked = with_spec(blocked, resource_claims=[claim])
+        self._server.put(self._blocked)
+
+    def _delete_blocked(self) -> None:
+        """Delete that pod, so that the others need not wait for it any more."""
+        if self._blocked is not None:
+            self._server.delete(pod_reference(self._blocked))
+
+    def _create_whole_gang(self, *, spare: int = 0) -> list[Pod]:
+        """Create a gang that needs all but some of its pods, and a node for them; not yet its last pod.
+
+        Returns its pods.
+        """
+        self._random = self._sources.next()
+        self._started += 1
+        name, size, api = f"job-{self._started}", 3, KUBERNETES if spare else self._random.choice(_APIS)
+        options = {"priority": 0} if api is KUBERNETES and self._are_units else {}
+        needs, tolerations = size - spare, [{"key": "jobs", "operator": "Exists"}]
+        pods = self._pods(
+            name,
+            size,
+            needs=needs,
+            api=api,
+            in_one_zone=False,
+            in_tree=False,
+            cpu="100m",
+            tolerations=tolerations,
+            **options,
+        )
+        plain = [with_spec(each, volumes=[], resource_claims=[], scheduling_gates=[]) for each in pods]
+        self._server.put(node(_NODE, cpu="8", labels={"zone": "a"}, taints=("jobs=yes:NoSchedule",)))
+        for obj in (_group(name, needs, api=api, timeout=60, **options), *plain[:-1]):
+            self._server.put(obj)
+        return plain
 
     async def _recreate_group(self) -> None:
         """Delete a group, and recreate it after a while."""

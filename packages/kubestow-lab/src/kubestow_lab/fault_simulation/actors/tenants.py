@@ -16,8 +16,10 @@ NAMESPACE = "tenant"
 #: Pods that a tenant has at a time, at most.
 _MAX_PODS = 6
 #: The seconds for which each of the last pods stalls a scheduler, likewise when it costs the Lease, and their number.
-STALL, DEADLY_STALL, STALLING_PODS = 5.0, 50.0, 12
+STALL, DEADLY_STALL, STALLING_PODS = 5.0, 70.0, 12
 _VICTIM_ZONE = "victim"
+#: Every other stalling pod fits nowhere: its attempts end with a report and not with a binding.
+_NOWHERE = {"topology.kubernetes.io/zone": "nowhere"}
 
 
 class Tenants:
@@ -49,11 +51,18 @@ class Tenants:
         There is a node that only this pod selects. The other pods are deleted with :meth:`clear`.
         """
         self._server.put(node("victim", zone=_VICTIM_ZONE))
-        for _ in range(STALLING_PODS):
-            self._create(labels={LABEL: str(stall)}, priority=1000)
+        for number in range(STALLING_PODS):
+            selector = _NOWHERE if number % 2 else None
+            self._create(labels={LABEL: str(stall)}, priority=1000, node_selector=selector)
         victim = self._pod(name, "victims", node_selector={"topology.kubernetes.io/zone": _VICTIM_ZONE})
         self._server.put(victim)
         return victim
+
+    def create_harmless(self, name: str) -> Pod:
+        """Create a pod of the tenant that stalls nothing and fits on the node of the victims; it is not cleared."""
+        harmless = self._pod(name, NAMESPACE, node_selector={"topology.kubernetes.io/zone": _VICTIM_ZONE})
+        self._server.put(harmless)
+        return harmless
 
     def clear(self) -> None:
         """Delete the tenant's pods."""
@@ -85,7 +94,11 @@ class Tenants:
     # -- hostile but valid -----------------------------------------------------------------------------------------
 
     def _stalling(self) -> dict[str, Any]:
-        return {"labels": {LABEL: str(STALL)}, "priority": self._random.choice((0, 1000))}
+        return {
+            "labels": {LABEL: str(STALL)},
+            "priority": self._random.choice((0, 1000)),
+            "node_selector": self._random.choice((None, _NOWHERE)),
+        }
 
     def _terms(self) -> dict[str, Any]:
         terms = [

@@ -21,6 +21,7 @@ from kubestow_lab.fault_simulation.apiserver.server import (
     with_status,
 )
 from kubestow_lab.fault_simulation.scheduler.faulty_plugin import WAITS_ON_PERMIT
+from kubestow_lab.fault_simulation.scheduler.provisioning import WAITS_FOR_NODE
 from kubestow_lab.fault_simulation.trace import StepRandom, Steps
 
 #: Creates a pod with this part of a spec, and the node that it must be on, "" for any.
@@ -29,8 +30,11 @@ CreatePod = Callable[[dict[str, Any], str], None]
 _ZONES = ("a", "b")
 #: Nodes that are created after the faults, only for the pods that are created with them.
 _LATE, _FULL, _NOMINATED = "node-late", "node-full", "node-nominated"
+_WAITED_ON, _PROVISIONED, _MOVED = "node-waited-on", "node-provisioned", "node-moved"
 #: After so many seconds a pod is deleted that keeps another one from its node.
 _DELETED_AFTER = 2.0
+#: After so many seconds a node is created that a pod waits for on Permit.
+_PROVISIONED_AFTER = 2.0
 _TAINT = Taint(key="dedicated", value="yes", effect="NoSchedule")
 
 
@@ -330,10 +334,12 @@ class Users:
 
         ``waits_on_permit``: the plugin that has a pod wait on Permit is enabled.
         """
-        of_permit = (self.create_pods_behind_another,) if waits_on_permit else ()
+        of_permit = (self.create_pods_behind_another, self.create_pod_for_provisioned_node) if waits_on_permit else ()
         return (
             self.create_pods_for_late_node,
             self.improve_late_node,
+            self.create_pods_for_other_rack,
+            self.move_to_other_rack,
             self.create_pods_behind_nominated,
             *of_permit,
         )
@@ -349,12 +355,31 @@ class Users:
         """Make that node larger and change its label, in one update."""
         self._server.put(_late_node(_LATE, cpu="8", shelf="high"))
 
+    def create_pods_for_other_rack(self) -> None:
+        """Create a node and pods that exclude values of its label, the first of them the next value, too."""
+        self._server.put(_late_node(_MOVED, cpu="2", rack="none"))
+        for name, racks in (("not-high", ["none", "high"]), ("not-low", ["none", "low"])):
+            term = {"matchExpressions": [{"key": "rack", "operator": "NotIn", "values": racks}]}
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+            self._create_late_pod(name, _MOVED, affinity={"nodeAffinity": required})
+
+    def move_to_other_rack(self) -> None:
+        """Change that label, which helps only one of the pods."""
+        self._server.put(_late_node(_MOVED, cpu="2", rack="high"))
+
     def create_pods_behind_another(self) -> None:
         """Create a pod that waits on Permit, and one that fits on its node only without it; then delete the first."""
         self._server.put(_late_node(_FULL, cpu="2"))
         first = self._create_late_pod("first", _FULL, cpu="2", priority=1000, labels={WAITS_ON_PERMIT: "60"})
         self._create_late_pod("second", _FULL, cpu="2")
         self._delete_later(first)
+
+    def create_pod_for_provisioned_node(self) -> None:
+        """Create a pod that waits on Permit for a node, which is created before that wait times out."""
+        self._server.put(_late_node(_WAITED_ON, cpu="2"))
+        self._create_late_pod("provisioned-for", _WAITED_ON, labels={WAITS_FOR_NODE: _PROVISIONED})
+        node = _late_node(_PROVISIONED, cpu="1")
+        asyncio.get_running_loop().call_later(_PROVISIONED_AFTER, self._server.put, node)
 
     def create_pods_behind_nominated(self) -> None:
         """Create a pod that is nominated for a node, and one that fits there only without it; then delete the first."""

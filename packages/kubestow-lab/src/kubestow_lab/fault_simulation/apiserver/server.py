@@ -101,6 +101,8 @@ class SimulatedServer:
         #: The Leases of partitions, by number.
         self.partition_leases: list[SimulatedLease] = []
         self.version = 0
+        #: The versions before which the changes of a collection are not known any more.
+        self._expired_before: dict[Resource, int] = {}
 
     def _lease_changed(self) -> None:
         self._trace.note("server", "the lease is held by", self.lease.holder or "no process")
@@ -119,6 +121,15 @@ class SimulatedServer:
         """The Lease of a name."""
         number = name.removeprefix("kube-scheduler-")
         return self.partition_leases[int(number)] if number.isdecimal() else self.lease
+
+    def expire(self, resource: Resource, version: int) -> None:
+        """Forget what a collection was like up to a version, if it is not the newest of the server."""
+        if version < self.version:
+            self._expired_before[resource] = max(version + 1, self._expired_before.get(resource, 0))
+
+    def has_expired(self, resource: Resource, version: int) -> bool:
+        """Whether the changes of a collection since a version are not known any more, as after a compaction."""
+        return version < self._expired_before.get(resource, 0)
 
     # -- reading -------------------------------------------------------------------------------------------------
 

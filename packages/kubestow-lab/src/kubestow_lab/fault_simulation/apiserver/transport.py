@@ -142,8 +142,14 @@ class SimulatedTransport(Transport):
                     yield _line("ADDED", obj)
                 yield _bookmark(version, complete=True)
             else:
-                position = _position(history, int(query["resourceVersion"]))
+                version = int(query["resourceVersion"])
+                position = _position(history, version)
                 if self._faults.occurs(Fault.EXPIRY):
+                    self._objects.expire(resource, version)
+                    is_expired = True
+                else:
+                    is_expired = self._objects.has_expired(resource, version)
+                if is_expired:
                     self._marks.reach(Mark.WATCH_EXPIRED)
                     yield _line("ERROR", {"code": 410, "reason": "Expired", "message": "too old resource version"})
                     return

@@ -53,8 +53,9 @@ from kubestow_lab.fault_simulation.recording import RecordedFaults, Recording
 from kubestow_lab.fault_simulation.scheduler.clock import JumpingClock
 from kubestow_lab.fault_simulation.scheduler.delayed_computing import DelayedComputing
 from kubestow_lab.fault_simulation.scheduler.faulty_extender import FaultyExtender
-from kubestow_lab.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
+from kubestow_lab.fault_simulation.scheduler.faulty_plugin import ReservationLedger, faulty_plugin
 from kubestow_lab.fault_simulation.scheduler.lookout import Lookout
+from kubestow_lab.fault_simulation.scheduler.provisioning import ProvisioningPlugin
 from kubestow_lab.fault_simulation.scheduler.stalls import NAME as STALLING_PLUGIN
 from kubestow_lab.fault_simulation.scheduler.stalls import ElectionBeside, stalling_plugin
 
@@ -237,7 +238,7 @@ class Process(Observer):
         self._tasks: Tasks = {}
         self._heartbeat = Heartbeat(self.clock.monotonic)
         self._recorder: FlightRecorder | None = None
-        self._freeze = Freeze(asyncio.get_running_loop())
+        self._freeze = self._suspension = Freeze(asyncio.get_running_loop())
         self.start()
 
     # -- lifecycle -----------------------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ class Process(Observer):
         context = copy_context()
         context.run(_owner.set, self._tasks)
         if self.features.stalls:
-            self._freeze = Freeze(asyncio.get_running_loop())
+            self._freeze, self._suspension = (Freeze(asyncio.get_running_loop()) for _ in range(2))
             self.clock.ahead = lambda: self._freeze.left
             context.run(frozen_with.set, self._freeze)
         self.running: asyncio.Task[None] = context.run(self._run, client)
@@ -339,7 +340,10 @@ class Process(Observer):
         faults: Faults | RecordedFaults = self._context.faults
         if recorder is not None:
             faults = RecordedFaults(self._context.faults, self._recording.draws)
-        plugins = [faulty_plugin(faults, self.ledger)] if self.features.faulty_plugin else []
+        of_permit: list[type[Plugin]] = []
+        if self.features.faulty_plugin:
+            of_permit += (faulty_plugin(faults, self.ledger), ProvisioningPlugin)
+        plugins = [*of_permit]
         if self.features.stalls:
             random = Random(f"{self.name} {self._starts} stalls")
             plugins.append(stalling_plugin(self._freeze, random, lambda: self._context.faults.active))
@@ -349,7 +353,7 @@ class Process(Observer):
             plugins.append(find_plugins(minor=gates.minor)[_GANG_SEARCH])
         registry = in_tree_registry(gates.minor) | {plugin.name: plugin for plugin in (*plugins, *of_user)}
         names = ["GangScheduling"] if gates.enabled("GangScheduling") else []
-        names += [NAME] if self.features.faulty_plugin else []
+        names += [plugin.name for plugin in of_permit]
         names += [_GANG_SEARCH] if self.features.gang_search else []
         names += [STALLING_PLUGIN] if self.features.stalls else []
         document = self._document(names, of_user)
@@ -459,7 +463,8 @@ class Process(Observer):
             return SimulatedElector(self, lock, clock=self.clock, timings=timings)
         clock, self._heartbeat = self.clock.never_ahead(), Heartbeat(self.clock.monotonic)
         elector = SimulatedElector(self, lock, clock=clock, timings=timings)
-        return ElectionBeside(SupervisedElection(elector, self._heartbeat, clock, attempted=lambda: self._freeze.cause))
+        election = SupervisedElection(elector, self._heartbeat, clock, attempted=lambda: self._freeze.cause)
+        return ElectionBeside(election, self._suspension)
 
     @property
     def identity(self) -> str:
@@ -490,13 +495,26 @@ class Process(Observer):
 
     @property
     def ends_stall(self) -> bool:
-        """Whether a plugin blocks the process, or has done so until this moment."""
-        return self._freeze.is_ending
+        """Whether the process is blocked or suspended, or was until this moment or in the attempt in progress."""
+        attempted = self.scheduler._attempted
+        of_attempt = 0.0 if attempted is None else self.clock.monotonic() - attempted.attempt_began
+        return self._freeze.has_been_within(of_attempt)
 
     @property
     def is_stalled(self) -> bool:
-        """Whether a plugin blocks the process."""
+        """Whether a plugin blocks the process, or it is suspended."""
         return self._freeze.left > 0.0
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether nothing of the process runs, its leader election included."""
+        return self._suspension.left > 0.0
+
+    def suspend(self, seconds: float) -> None:
+        """Have nothing of the process run for so many seconds, its leader election included."""
+        self._context.trace.note(self.name, f"is suspended for {seconds:g} s")
+        self._suspension.stall(seconds, "")
+        self._freeze.stall(seconds, self._freeze.cause)
 
     @property
     def alive(self) -> bool:

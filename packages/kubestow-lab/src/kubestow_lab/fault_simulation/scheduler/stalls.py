@@ -1,9 +1,12 @@
 """Stalls: a plugin that blocks the event loop of its process for seconds or minutes, while all others go on.
 
+A process can also be suspended, as with the machine that it runs on; then its leader election stops with it.
+
 All processes of a simulation share one event loop, so a plugin cannot really block. Instead its process is frozen: the
 call returns at once, the clock of the process shows the end of the stall, and the loop leaves out the callbacks of the
 process until then (:class:`kubestow_lab.fault_simulation.event_loop.ShuffledLoop`). What belongs to a thread of its
-own, or to the network, runs outside of the frozen context.
+own, or to the network, runs outside of the frozen context; the thread of the election has one that only suspensions
+freeze.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Plugin, PreFilterPlugin
 from kubestow.scheduling.environment import Leadership
-from kubestow_lab.fault_simulation.event_loop import Freeze, run_unfrozen
+from kubestow_lab.fault_simulation.event_loop import Freeze, run_frozen_with
 
 NAME = "StallingPlugin"
 LABEL = "stalls"
@@ -27,10 +30,10 @@ _SECONDS = (5.0, 20.0, 40.0, 60.0, 300.0)
 
 
 class ElectionBeside:
-    """Implements :class:`~kubestow.scheduling.environment.Leadership` by one that is never frozen."""
+    """Implements :class:`~kubestow.scheduling.environment.Leadership` by one that only ``suspension`` freezes."""
 
-    def __init__(self, election: Leadership) -> None:
-        self._election = election
+    def __init__(self, election: Leadership, suspension: Freeze) -> None:
+        self._election, self._suspension = election, suspension
 
     @property
     def is_leader(self) -> bool:
@@ -45,13 +48,13 @@ class ElectionBeside:
         return self._election.overdue
 
     async def acquire(self) -> dict[str, float]:
-        return await run_unfrozen(self._election.acquire())
+        return await run_frozen_with(self._suspension, self._election.acquire())
 
     async def hold(self) -> None:
-        await run_unfrozen(self._election.hold())
+        await run_frozen_with(self._suspension, self._election.hold())
 
     async def release(self) -> None:
-        await run_unfrozen(self._election.release())
+        await run_frozen_with(self._suspension, self._election.release())
 
 
 def stalling_plugin(freeze: Freeze, random: Random, is_faulty: Callable[[], bool]) -> type[Plugin]:
