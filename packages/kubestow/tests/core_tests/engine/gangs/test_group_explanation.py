@@ -198,6 +198,14 @@ def test_pods_that_pass_the_filters_of_no_node_are_named_with_the_reason() -> No
     ]
 
 
+def test_a_pod_whose_name_begins_with_that_of_another_has_its_own_reason() -> None:
+    pods = [*workers(2), worker("w10", cpu="1", node_selector={"x": "y"})]
+
+    found = explained([node("a")], pods, pod_group("train", 3))
+
+    assert [name for name, reason in found.rejections.items() if "node affinity/selector" in reason] == ["default/w10"]
+
+
 def test_domains_that_no_node_of_passes_are_excluded_by_filters() -> None:
     nodes = [node(name, labels={"rack": name}) for name in "rs"]
 
