@@ -214,6 +214,23 @@ def test_domains_that_no_node_of_passes_are_excluded_by_filters() -> None:
     assert rows(found)[1:] == [("r", "0", "node filters"), ("s", "0", "node filters")]
 
 
+def test_without_a_domain_there_is_no_place() -> None:
+    found = explained([node("a")], workers(2), IN_A_RACK)
+
+    assert found.document()["result"] == "Impossible"
+    assert texts(found) == ["default/train: fits nowhere, because no topology domain exists for it"]
+
+
+def test_a_domain_that_cannot_be_determined_leaves_the_answer_open() -> None:
+    found = explained([node("a")], [*workers(1, node="a"), worker("waiting")], IN_A_RACK)
+
+    assert found.document()["result"] == "Undecided"
+    assert texts(found) == [
+        "default/train: not known whether there is a placement: cannot determine domain for already scheduled pods: "
+        "no topology domain found for pod default/w0"
+    ]
+
+
 def test_pods_that_do_not_exist_are_missing() -> None:
     some_placed = [*workers(2, node="a"), worker("waiting", cpu="1")]
 
