@@ -199,6 +199,10 @@ class GangSearch:
         pods = [pod for uid, pod in members.pods.items() if uid not in members.placed]
         pods.sort(key=lambda pod: (-pod.priority, pod.key))
         answer = GangAnswer(gang, pods, gang.missing_pods)
+        schedulers = sorted({pod.spec.scheduler_name for pod in members.pods.values()})
+        if len(schedulers) > 1:  # no scheduler attempts them
+            answer.undecided = f"its pods name several schedulers: {' and '.join(schedulers)}"
+            return answer
         placements = self._profile.gangs.generate_placements(gang, pods, self._cluster)
         if isinstance(placements, Status):
             if placements.without_plugin() != NO_PLACEMENTS:

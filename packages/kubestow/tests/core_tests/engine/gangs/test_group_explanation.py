@@ -242,6 +242,17 @@ def test_pods_that_do_not_exist_are_missing() -> None:
     ]
 
 
+def test_pods_of_several_schedulers_are_not_placed_together() -> None:
+    other = pod("other", spec={"schedulerName": "other", "schedulingGroup": {"podGroupName": "train"}})
+
+    found = explained([node("a")], [other, *workers(2)], pod_group("train", 2))
+
+    assert texts(found) == [
+        "default/train: not known whether there is a placement: its pods name several schedulers: default-scheduler "
+        "and other"
+    ]
+
+
 # -- groups and profiles -----------------------------------------------------------------------------------------------
 
 
