@@ -46,7 +46,7 @@ from kubestow.scheduling.scheduler_state import ListedState
 
 T = TypeVar("T")
 
-#: asyncio's loop waits no longer than a day at a time, in seconds; where times are sums of waits, rounding depends on it.
+#: asyncio's loop waits no longer than a day at a time, in seconds; where times are sums, rounding depends on it.
 _LONGEST_WAIT = 86400.0
 
 
@@ -246,11 +246,10 @@ class TurnWake:
 
     def set(self) -> None:
         """Have the waiting call made in the next turn."""
-        if not self.is_set:
-            self.is_set = True
-            if self._waiting is not None:
-                self._turns.call_soon(self._waiting)
-                self._waiting = None
+        self.is_set = True
+        if self._waiting is not None:
+            self._turns.call_soon(self._waiting)
+            self._waiting = None
 
     def clear(self) -> None:
         """Have the next call wait."""
