@@ -218,10 +218,10 @@ def test_packing_needs_no_solver() -> None:
 
 @pytest.mark.usefixtures("_no_solver")
 def test_pods_that_packing_does_not_place_need_a_solver() -> None:
-    pods = [worker("a", cpu="3"), *(worker(f"b{n}", cpu="2") for n in range(3))]
+    pods = [*(worker(f"a{n}", cpu="3") for n in range(3)), worker("b", cpu="4")]
 
     with pytest.raises(InputError, match="needs OR-Tools"):
-        answer_for([node("a", cpu="6"), node("b", cpu="3")], pods, 4)
+        answer_for([node("a", cpu="7"), node("b", cpu="6")], pods, 4)
 
 
 # -- preferences -----------------------------------------------------------------------------------------------------
