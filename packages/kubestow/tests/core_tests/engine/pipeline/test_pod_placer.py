@@ -70,7 +70,8 @@ def test_a_pod_is_placed_and_taken_off_again() -> None:
     assert (result.node_name, placed(found)) == ("b", {"one": "b"})
     assert found.place(two) == Status.unschedulable(
         "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: "
-        "0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
+        "0/2 nodes are available: 1 No preemption victims found for incoming pod, "
+        "1 Preemption is not helpful for scheduling."
     )
     found.undo(result)
     assert placed(found) == {}
