@@ -313,3 +313,28 @@ def test_devices_that_differ_have_different_digests() -> None:
 
     assert len({digest(each) for each in every}) == len(every)
     assert digest(_devices(_local([[1, 0]], [[1, 1]]), wide())) == digest(_devices(one, wide()))
+
+
+# -- claims for devices of one node and of several ---------------------------------------------------------------------
+
+
+def _of_both_sorts(about: list[str], of_node: list[int]) -> DeviceCase:
+    """A pod that needs two devices of a node, one of a rack, and a constraint about some requests."""
+    case = case_of(2)
+    devices = [device(f"g{number}", attributes={"numa": numa}) for number, numa in enumerate(of_node)]
+    case.slices = [
+        slice_of(*devices, node="n0"),
+        slice_of(device("c0", attributes={"numa": 0}), pool="r0", driver=NET, nodeSelector=in_rack("r0")),
+    ]
+    constraint = {"requests": about, "matchAttribute": f"{DRIVER}/numa"}
+    case.add_pod(exactly(2, name="own"), exactly(of="net", name="wide"), constraints=[constraint])
+    return case
+
+
+def test_a_constraint_about_devices_of_one_node_limits_what_that_node_has() -> None:
+    assert answer_for(_of_both_sorts(["own"], [0, 0]), 1).is_placed
+
+    [certificate] = answer_for(_of_both_sorts(["own"], [0, 1]), 1).certificates
+
+    assert certificate.most == 0
+    assert [each.constraint[:7] for each in certificate.shortages] == ["devices"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import combinations, product
 from random import Random
 from typing import Any
 
@@ -377,3 +377,81 @@ def test_each_placement_is_a_solution_once_if_the_former_ones_are_forbidden(seed
         model.forbid(placed)
     assert len(found) == len(expected)
     assert set(found) == expected
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_fewest_pods_are_moved_from_where_they_are(seed: int) -> None:
+    random, infos = Random(f"in place {seed}"), _infos(3)
+    for _ in range(_PROBLEMS_PER_SEED):
+        given = RandomProblem(random, infos)
+        problem, quota = given.problem, given.quota()
+        within = np.ones(len(problem.node_names), np.bool_)
+        existing = np.array([[random.choice([0, 0, 1, 2]) for _ in problem.node_names] for _ in problem.kinds])
+        most = random.randint(0, 3)
+
+        def moved(placed: Placed, existing: Any = existing) -> int:
+            return int(np.maximum(existing - np.array(placed), 0).sum())
+
+        plain = PlainModel(problem, within, quota)
+        fewest = min(map(moved, plain.placements()), default=None)
+        model = GangModel(problem, within, quota, merges_nodes=False)
+        model.keep_in_place(existing, most)
+        solution = model.solve(10.0)
+        if fewest is None or fewest > most:
+            assert solution.answer is Answer.IMPOSSIBLE
+            continue
+        assert solution.placed is not None
+        placed = tuple(map(tuple, solution.placed.tolist()))
+        assert (solution.answer, solution.bound, moved(placed)) == (Answer.PLACED, fewest, fewest)
+        assert plain.is_placement(placed)
+
+
+@dataclass(frozen=True)
+class Emptied:
+    """So many of some domains are without pods of the kinds ``leaving``, and all those of ``confined`` are in them."""
+
+    domains: Sequence[Sequence[int]]
+    count: int
+    leaving: Collection[int]
+    confined: Collection[int]
+
+    def holds(self, placed: Placed) -> bool:
+        return any(
+            self._are_emptied([node for domain in chosen for node in domain], placed)
+            for chosen in combinations(self.domains, self.count)
+        )
+
+    def _are_emptied(self, nodes: Sequence[int], placed: Placed) -> bool:
+        outside = [node for node in range(len(placed[0])) if node not in nodes]
+        left = [placed[kind][node] for kind in self.leaving for node in nodes]
+        return not any([*left, *(placed[kind][node] for kind in self.confined for node in outside)])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_domains_are_emptied_for_some_kinds(seed: int) -> None:
+    random, infos = Random(f"emptied {seed}"), _infos(3)
+    for _ in range(_PROBLEMS_PER_SEED):
+        given = RandomProblem(random, infos)
+        problem, quota = given.problem, given.quota()
+        count, kinds = len(problem.node_names), range(len(problem.kinds))
+        within = np.ones(count, np.bool_)
+        nodes = random.sample(range(count), count)
+        domains = [nodes[:1], nodes[1:2]] if random.random() < 0.5 else [nodes[:2]]
+        emptied = random.randint(1, len(domains))
+        leaving = {kind for kind in kinds if random.random() < 0.6}
+        confined = {kind for kind in kinds if random.random() < 0.3} - leaving
+
+        rule = Emptied(domains, emptied, leaving, confined)
+        plain = PlainModel(problem, within, quota)
+        most = max((sum(map(sum, placed)) for placed in plain.placements() if rule.holds(placed)), default=None)
+        model = GangModel(problem, within, quota, merges_nodes=False)
+        model.empty_domains([np.array(each, np.intp) for each in domains], emptied, leaving, confined)
+        solution = model.solve(10.0)
+        if most is None:
+            assert solution.answer is Answer.IMPOSSIBLE
+            continue
+        assert solution.placed is not None
+        placed = tuple(map(tuple, solution.placed.tolist()))
+        assert (solution.answer, solution.bound) == (Answer.PLACED, most)
+        assert plain.is_placement(placed)
+        assert rule.holds(placed)
