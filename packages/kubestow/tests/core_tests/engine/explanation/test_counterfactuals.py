@@ -405,16 +405,16 @@ def test_requests_are_lowered_by_an_amount(
 
 def test_a_label_helps_only_on_the_nodes_that_a_term_names() -> None:
     expression = {"key": "disk", "operator": "In", "values": ["ssd"]}
-    name = {"key": "metadata.name", "operator": "In", "values": ["b"]}
+    name = {"key": "metadata.name", "operator": "In", "values": ["c"]}
     terms = [{"matchExpressions": [expression], "matchFields": [name]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     probe = builders.pod("probe", affinity={"nodeAffinity": required})
 
-    counterfactuals = found([builders.node("a"), builders.node("b")], [], probe)
+    counterfactuals = found([builders.node(each) for each in "abc"], [], probe)
 
     assert texts(counterfactuals) == [
-        "drop the required node affinity: fits on 2 nodes, the best is a",
-        "label node b with disk=ssd: fits on b",
+        "drop the required node affinity: fits on 3 nodes, the best is a",
+        "label node c with disk=ssd: fits on c",
     ]
 
 
