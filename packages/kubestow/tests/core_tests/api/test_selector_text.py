@@ -56,6 +56,7 @@ _UNPARSABLE = "unable to parse requirement: "
         ("app=we@b", f'{_UNPARSABLE}values[0][]: Invalid value: "we@b": a valid label must be'),
         ("-a=1", f'{_UNPARSABLE}<nil>: Invalid value: "-a": name part must consist of'),
         ("rank>x", "for 'Gt', 'Lt' operators, the value must be an integer"),
+        ("rank<9223372036854775808", "for 'Gt', 'Lt' operators, the value must be an integer"),
     ],
 )
 def test_invalid_text_is_refused_with_the_message_of_kubernetes(text: str, beginning: str) -> None:
