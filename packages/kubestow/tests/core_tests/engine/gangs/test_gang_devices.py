@@ -13,6 +13,7 @@ import pytest
 from core_tests.engine.gangs.clusters import gang_of
 from core_tests.engine.gangs.device_cases import NET, DeviceCase
 from kubestow.engine.gangs.gang_devices import DeviceGroup, GangDevices, LocalDevices, WideDevices
+from kubestow.engine.gangs.gang_problem import formulate_gang
 from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, Shortage
 from kubestow.plugins.gang_scheduling.gang_scheduling import PREFERRED_TOPOLOGY
 from kubestow.testing import node, pod
@@ -206,6 +207,20 @@ def test_a_resource_that_devices_are_behind_is_searched_like_a_claim() -> None:
     answer = GangSearch(scheduler.cache, profile).find(gang)
 
     assert answer.certificates[0].most == 3
+
+
+def test_a_node_that_devices_of_a_resource_may_be_on_has_as_much_of_it_as_is_requested() -> None:
+    resource = "example.com/gpu"
+    behind = device_class("backed", f"device.driver == '{DRIVER}'", extendedResourceName=resource)
+    nodes = [node("has-none"), node("has-its-own", allocatable={resource: "5"})]
+    member = {"schedulingGroup": {"podGroupName": "train"}}
+    pods = [pod(f"w{number}", requests={resource: "2"}, spec=member) for number in range(2)]
+    pods.append(pod("plain", cpu="1", spec=member))
+    scheduler, profile, gang = gang_of(nodes, pods, 3, objects=[behind])
+
+    problem = formulate_gang(scheduler.cache, profile, gang, map(scheduler.cache.shapes.info, pods))
+
+    assert problem.free[resource].tolist() == [4, 5]
 
 
 def test_claims_are_free_again_after_a_search() -> None:
