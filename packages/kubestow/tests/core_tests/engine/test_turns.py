@@ -402,8 +402,10 @@ def terminating(name: str, **same: Any) -> Any:
     return msgspec.structs.replace(found, metadata=metadata)
 
 
-def three_nodes() -> list[Any]:
-    return [node(name, cpu=cpu) for name, cpu in (("a", "4"), ("b", "3"), ("c", "2"))]
+def some_nodes() -> list[Any]:
+    """Three nodes with room, and as many without as it takes for totals to be kept while single nodes change."""
+    with_room = [node(name, cpu=cpu) for name, cpu in (("a", "4"), ("b", "3"), ("c", "2"))]
+    return [*with_room, *(node(f"small-{number}", cpu="100m") for number in range(20))]
 
 
 #: Pods that arrive alone and together, while others are attempted, that wait for room, and that leave.
@@ -434,7 +436,7 @@ def compared(case: Callable[[], Case]) -> list[tuple[float, str, str, str, float
 
 
 def test_pods_are_bound_as_on_an_event_loop() -> None:
-    found = compared(lambda: Case(three_nodes(), CHANGES))
+    found = compared(lambda: Case(some_nodes(), CHANGES))
 
     bound = {name: (where, seconds) for _, name, what, where, seconds in found if what == "bound"}
     assert set(bound) == {*(f"p{number}" for number in range(9)), "q0", "q1", "large", "gated"}
@@ -454,11 +456,11 @@ class TakesNotes(PostBindPlugin):
 
 def test_plugins_are_called_for_each_pod_after_its_binding() -> None:
     TakesNotes.notes.clear()
-    found, refusal = Case(three_nodes(), CHANGES, [TakesNotes]).in_turns()
+    found, refusal = Case(some_nodes(), CHANGES, [TakesNotes]).in_turns()
 
     assert refusal == ""
     assert TakesNotes.notes == [(name, where) for _, name, what, where, _ in found if what == "bound"]
-    assert found == Case(three_nodes(), CHANGES, [TakesNotes]).on_loop()
+    assert found == Case(some_nodes(), CHANGES, [TakesNotes]).on_loop()
 
 
 class OpensTheDoor(FilterPlugin, ReservePlugin, PostBindPlugin):
@@ -581,6 +583,6 @@ def test_a_binding_that_fails_is_refused() -> None:
 
 def test_no_work_is_in_progress_after_the_bindings() -> None:
     for plugins in ([], [TakesNotes]):
-        case = Case(three_nodes(), CHANGES, plugins)
+        case = Case(some_nodes(), CHANGES, plugins)
         case.in_turns()
         assert not case.scheduler.work_in_progress

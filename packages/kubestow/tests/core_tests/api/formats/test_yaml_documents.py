@@ -81,7 +81,7 @@ def test_aliases_stand_for_the_characters_and_nodes_of_what_they_refer_to(text: 
         list(yaml_documents(text, "f.yaml", max_expansion=size - 1))
 
 
-_MARK = yaml.Mark("f.yaml", 0, 6, 0, None, None)
+_MARK = yaml.Mark("f.yaml", 0, 6, 0, "", 0)
 
 
 @pytest.mark.parametrize(
