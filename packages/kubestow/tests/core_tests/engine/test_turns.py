@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, ClassVar, Protocol
 
 import msgspec
+import numpy as np
 import pytest
 
 from kubestow import config
@@ -393,7 +394,11 @@ def put(*objects: Any) -> Callable[[MemoryAPI], object]:
 
 
 def removed(*objects: Any) -> Callable[[MemoryAPI], object]:
-    return lambda api: [api.remove(each) for each in objects]
+    def remove(api: MemoryAPI) -> None:
+        for each in objects:
+            api.remove(each)
+
+    return remove
 
 
 def terminating(name: str, **same: Any) -> Any:
@@ -476,7 +481,7 @@ class OpensTheDoor(FilterPlugin, ReservePlugin, PostBindPlugin):
         if not door or door in self.is_open:
             return None
         self.rejected.setdefault(door, []).append(pod)
-        return Verdict.reject(nodes, Status.unschedulable("the door is closed"))
+        return Verdict.rejecting(np.full(len(nodes), True), Status.unschedulable("the door is closed"))
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         self._open(state, "reserved")

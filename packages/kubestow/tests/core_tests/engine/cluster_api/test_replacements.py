@@ -169,7 +169,7 @@ def test_claims_of_a_replacement_are_new_ones_like_the_former() -> None:
             },
         },
     )
-    claims = {
+    claims: dict[tuple[Any, str, str], Any] = {
         (ResourceClaim, "n", "of-web"): _owned(ResourceClaim, "of-web", "old"),
         (ResourceClaim, "n", "shared"): _owned(ResourceClaim, "shared", "another"),
         (PersistentVolumeClaim, "n", "web-scratch"): _owned(PersistentVolumeClaim, "web-scratch", "old"),

@@ -391,7 +391,7 @@ def test_requests_are_lowered_by_an_amount(
             for at, amount in enumerate(amounts)
         ]
 
-    spec = {"containers": containers(cpu), "initContainers": containers(init)}
+    spec: dict[str, Any] = {"containers": containers(cpu), "initContainers": containers(init)}
     if whole is not None:
         spec["resources"] = {"requests": {"cpu": whole}}
 

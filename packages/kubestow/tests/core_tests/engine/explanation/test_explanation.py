@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -329,7 +330,7 @@ def test_a_pod_whose_name_begins_with_the_given_one_is_suggested() -> None:
 # -- tables and pages --------------------------------------------------------------------------------------------------
 
 
-def tables(view: Any) -> list[list[tuple[str, ...]]]:
+def tables(view: Any) -> list[list[Sequence[str]]]:
     """The rows of each table, with the headings."""
     return [[block.headings, *block.rows] for block in view.blocks() if isinstance(block, Table)]
 

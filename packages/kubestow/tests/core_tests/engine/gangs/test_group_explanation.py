@@ -39,7 +39,7 @@ def texts(found: GroupExplanation) -> list[str]:
     return [block.text for block in found.blocks() if isinstance(block, Paragraph)]
 
 
-def rows(found: GroupExplanation) -> list[tuple[str, ...]]:
+def rows(found: GroupExplanation) -> list[Sequence[str]]:
     """The headings and rows of the table, without any if there is none."""
     return [row for block in found.blocks() if isinstance(block, Table) for row in (block.headings, *block.rows)]
 

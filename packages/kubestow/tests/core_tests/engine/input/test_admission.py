@@ -112,7 +112,7 @@ def test_label_keys_of_affinity_are_merged_into_selectors() -> None:
 
 def test_claim_templates_are_known_by_namespace_and_name() -> None:
     admission = Admission()
-    spec = {"spec": {"devices": {}}}
+    spec: dict[str, Any] = {"spec": {"devices": {}}}
     admission.add("ResourceClaimTemplate", {"metadata": {"name": "t", "namespace": "own"}, "spec": spec})
     admission.add("ResourceClaimTemplate", {"metadata": {"name": "u"}, "spec": None})
 

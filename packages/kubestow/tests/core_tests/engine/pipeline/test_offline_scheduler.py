@@ -123,7 +123,11 @@ def test_pods_with_gates_or_a_deletion_are_not_attempted() -> None:
 
 
 def test_an_unbound_pod_is_as_when_it_was_new() -> None:
-    status = {"nominatedNodeName": "b", "conditions": [{"type": "PodScheduled", "status": "True"}], "phase": "Running"}
+    status: dict[str, Any] = {
+        "nominatedNodeName": "b",
+        "conditions": [{"type": "PodScheduled", "status": "True"}],
+        "phase": "Running",
+    }
     status |= {"containerStatuses": [{"name": "c"}], "allocatedResources": {"cpu": "1"}}
     bound = pod("p", node="a", cpu="1", status=status)
 
