@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from kubestow.api.formats.names import label_value_errors, qualified_name_errors
-from kubestow.api.selectors import Requirement, Selector
+from kubestow.api.selectors import Requirement, Selector, go_int64
 from kubestow.errors import InvalidSelector
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
@@ -66,7 +66,7 @@ def _requirement(tokens: _Tokens) -> Requirement:
         return Requirement(key, _SET[operator], _values(tokens))
     if operator in _COMPARISON:
         bound = _value(tokens)
-        if not bound.removeprefix("-").isdecimal():
+        if go_int64(bound) is None:
             raise InvalidSelector("for 'Gt', 'Lt' operators, the value must be an integer")
         return Requirement(key, _COMPARISON[operator], frozenset({bound}))
     raise InvalidSelector(f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !=, gt, lt")

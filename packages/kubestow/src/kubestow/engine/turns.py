@@ -25,6 +25,7 @@ from kubestow import config
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.kept_decisions import KeepingSchedulingCycle
+from kubestow.engine.virtual_time import resolution
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import PodsToActivate
 from kubestow.framework.interface import PreBindPlugin
@@ -45,9 +46,8 @@ from kubestow.scheduling.scheduler_state import ListedState
 
 T = TypeVar("T")
 
-#: asyncio's loop makes the calls of timers that are due within the resolution of its clock, and waits no longer than a
-#: day at a time; where times are sums of waits, rounding depends on both. In seconds.
-_CLOCK_RESOLUTION, _LONGEST_WAIT = 1e-9, 86400.0
+#: asyncio's loop waits no longer than a day at a time, in seconds; where times are sums, rounding depends on it.
+_LONGEST_WAIT = 86400.0
 
 
 class TurnTimer(float):
@@ -142,7 +142,7 @@ class Turns(Concurrency):
 
         As any turn, it drops the timers that are cancelled: the order of equal times depends on when that is done.
         """
-        return self.next_call() >= self._now + _CLOCK_RESOLUTION
+        return self.next_call() >= self._now + resolution(self._now)
 
     def turn(self) -> None:
         """Make the calls that are due; if there are none, let time pass to the next timer first.
@@ -157,7 +157,7 @@ class Turns(Concurrency):
                 raise RuntimeError("no call is due and there is no timer")
             self._now += min(max(0.0, timers[0] - self._now), _LONGEST_WAIT)
         if timers:
-            end = self._now + _CLOCK_RESOLUTION
+            end = self._now + resolution(self._now)
             while timers and timers[0] < end:
                 due.append(heapq.heappop(timers).run)
         for _ in range(len(due)):
@@ -246,11 +246,10 @@ class TurnWake:
 
     def set(self) -> None:
         """Have the waiting call made in the next turn."""
-        if not self.is_set:
-            self.is_set = True
-            if self._waiting is not None:
-                self._turns.call_soon(self._waiting)
-                self._waiting = None
+        self.is_set = True
+        if self._waiting is not None:
+            self._turns.call_soon(self._waiting)
+            self._waiting = None
 
     def clear(self) -> None:
         """Have the next call wait."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import selectors
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,15 @@ T = TypeVar("T")
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The time at which virtual time starts, unless another is given."""
+
+
+def resolution(now: float) -> float:
+    """The resolution of a clock of virtual time, in seconds: asyncio makes calls that are due within that of its clock.
+
+    It is that of the system's clock, and no less than the distance of numbers: else no call would be due any more after
+    half a year.
+    """
+    return max(1e-9, math.ulp(now))
 
 
 class Deadlock(AssertionError):
@@ -46,6 +56,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         selector = _NoSleep()
         super().__init__(selector)
         selector.loop = self
+        self._clock_resolution = resolution(0.0)  # asyncio's
 
     def time(self) -> float:
         """The virtual time, in seconds."""
@@ -54,6 +65,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def advance(self, seconds: float) -> None:
         """Advance the virtual time."""
         self._virtual_now += seconds
+        self._clock_resolution = resolution(self._virtual_now)
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """Call the function; another thread would take real time."""

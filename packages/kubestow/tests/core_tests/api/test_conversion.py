@@ -106,6 +106,30 @@ def test_the_fields_of_a_device_are_in_basic(version: str, capacity: dict[str, A
     assert DEVICES.from_hub(version, DEVICES.to_hub(version, manifest)) == manifest
 
 
+@pytest.mark.parametrize("version", ["v1alpha3", "v1beta1"])
+def test_a_request_of_a_template_is_converted_like_that_of_a_claim(version: str) -> None:
+    former = {"devices": {"requests": [{"name": "r", **_EXACT}]}}
+    hub = {"devices": {"requests": [{"name": "r", "exactly": _EXACT}]}}
+    assert DEVICES.to_hub(version, {"spec": {"spec": former}}) == {"spec": {"spec": hub}}
+    assert DEVICES.from_hub(version, {"spec": {"spec": hub}}) == {"spec": {"spec": former}}
+    assert DEVICES.from_hub(version, {"spec": hub}) == {"spec": former}
+
+
+@pytest.mark.parametrize(
+    ("device", "converted"),
+    [({"name": "d"}, {"name": "d"}), ({"name": "d", "basic": None}, {"name": "d"})]
+    + [(one, one) for one in ({"name": "d", "basic": 7}, 7, None)],
+)
+def test_a_device_without_fields_has_none_in_v1(device: Any, converted: Any) -> None:
+    assert DEVICES.to_hub("v1beta1", {"spec": {"devices": [device]}}) == {"spec": {"devices": [converted]}}
+
+
+@pytest.mark.parametrize("version", DEVICES.former)
+@pytest.mark.parametrize("spec", [{"devices": [7, None]}, {"devices": {"requests": [7, None]}}, {"devices": 7}])
+def test_requests_and_devices_of_another_type_stay_as_they_are(version: str, spec: dict[str, Any]) -> None:
+    assert DEVICES.to_hub(version, {"spec": spec}) == DEVICES.from_hub(version, {"spec": spec}) == {"spec": spec}
+
+
 def test_v1beta2_has_the_fields_of_v1() -> None:
     spec = {"devices": {"requests": [{"name": "r", "exactly": _EXACT}]}}
     assert DEVICES.to_hub("v1beta2", {"apiVersion": "resource.k8s.io/v1beta2", "spec": spec}) == {
@@ -159,6 +183,12 @@ def test_the_disruption_modes_of_v1alpha2_are_single_and_all() -> None:
     assert convert(PodGroup, hub).spec.is_disrupted_as_a_whole
     single = POD_GROUPS.to_hub("v1alpha2", {"spec": {"disruptionMode": "Pod"}})
     assert not convert(PodGroup, single).spec.is_disrupted_as_a_whole
+
+
+@pytest.mark.parametrize("mode", ["Other", "single", {"all": {}}, 7, None])
+def test_a_disruption_mode_that_v1alpha2_does_not_have_stays_as_it_is(mode: Any) -> None:
+    group = {"spec": {"disruptionMode": mode}}
+    assert POD_GROUPS.to_hub("v1alpha2", group) == group
 
 
 def test_the_templates_of_a_workload_are_converted() -> None:

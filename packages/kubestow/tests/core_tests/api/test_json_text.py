@@ -168,6 +168,19 @@ def test_numbers_beyond_a_float_are_the_nearest_one(text: bytes, read: float) ->
     assert parse_json(text) == read
 
 
+def test_other_numbers_beside_one_beyond_a_float_are_exact() -> None:
+    digits = "9" * 308
+    text = f"[1e400, {digits}, -{digits[1:]}, {digits}9, 1.5, 7]"
+    largest = 1.7976931348623157e308
+    assert parse_json(text.encode()) == [largest, int(digits), -int(digits[1:]), largest, 1.5, 7]
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_a_constant_that_is_not_json_is_rejected_beside_a_number_beyond_a_float(constant: str) -> None:
+    with pytest.raises(UNDECODABLE):
+        parse_json(f"[1e400, {constant}]".encode())
+
+
 def test_ordinary_json_is_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubestow.api.json_text.readable_json", None)
     assert decode_readable(msgspec.json.Decoder(dict[str, int]), b'{"a":1}') == {"a": 1}

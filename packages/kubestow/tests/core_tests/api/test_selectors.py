@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubestow.api.meta import LabelSelector, convert
-from kubestow.api.selectors import EVERYTHING, NOTHING, compile_selector
+from kubestow.api.selectors import EVERYTHING, NOTHING, Requirement, compile_selector
 from kubestow.errors import InvalidSelector
 
 
@@ -47,3 +47,12 @@ def test_equivalent_selectors_are_equal() -> None:
 def test_an_invalid_selector_is_rejected(operator: str, values: list[str]) -> None:
     with pytest.raises(InvalidSelector):
         compile_selector(selector(matchExpressions=[{"key": "k", "operator": operator, "values": values}]))
+
+
+def test_further_requirements_restrict_a_selector() -> None:
+    has_a, has_b = Requirement("a", "Exists"), Requirement("b", "Exists")
+    both = EVERYTHING.with_requirements([has_b]).with_requirements([has_a, has_b])
+    assert both == EVERYTHING.with_requirements([has_a, has_b])
+    assert both.matches({"a": "", "b": ""}) and not both.matches({"a": ""}) and not both.matches({"b": ""})
+    assert both.with_requirements([]) == both
+    assert NOTHING.with_requirements([has_a]) == NOTHING

@@ -144,7 +144,7 @@ class GangModel:
         self._moved: Any = None
         for number, cell in enumerate(self._cells):
             for kind, most in cell.capacity.items():
-                self._placed[kind][number] = self._model.new_int_var(0, most * len(cell.nodes), "")
+                self._placed[kind][number] = self._new_number(most * len(cell.nodes))
         self._presences: dict[tuple[int, str], dict[int, Any]] = {}
         #: Which kinds come first in a domain, by the number of the attraction and the domain.
         self._ranks: dict[tuple[int, int], Any] = {}
@@ -269,10 +269,9 @@ class GangModel:
                 if one == other:
                     found[:, positions[0]] = np.minimum(found[:, positions[0]], 1)
                 else:
-                    both = (found[:, positions[0]] > 0) & (found[:, positions[1]] > 0)
                     without = [found.copy(), found.copy()]
                     for copy, position in zip(without, positions, strict=True):
-                        copy[both, position] = 0
+                        copy[:, position] = 0
                     found = np.concatenate(without)
         found = np.unique(found, axis=0)
         local = self._local_devices(kinds)
@@ -359,7 +358,7 @@ class GangModel:
             cells = {self._cells[number].first: variable for number, variable in self._placed[kind].items()}
             for node in np.flatnonzero(row).tolist():
                 there = int(row[node])
-                leaving = self._model.new_int_var(0, there, "")
+                leaving = self._new_number(there)
                 self._model.add(leaving >= there - cells.get(node, 0))
                 moved.append(leaving)
         self._model.add(self._sum(moved) <= most)
@@ -372,7 +371,7 @@ class GangModel:
 
         ``domains`` are the nodes (intp) of each that can be emptied. The model must not merge nodes.
         """
-        emptied = [self._model.new_bool_var("") for _ in domains]
+        emptied = [self._new_literal() for _ in domains]
         self._model.add(self._sum(emptied) == count)
         of_node = {int(node): literal for nodes, literal in zip(domains, emptied, strict=True) for node in nodes}
         for kind, variables in enumerate(self._placed):
@@ -393,7 +392,7 @@ class GangModel:
             for number, variable in variables.items():
                 value = int(placed[kind, self._cells[number].first])
                 for bound in (variable <= value - 1, variable >= value + 1):
-                    literal = self._model.new_bool_var("")
+                    literal = self._new_literal()
                     self._model.add(bound).only_enforce_if(literal)
                     differs.append(literal)
         self._model.add_bool_or(differs)
@@ -415,19 +414,19 @@ class GangModel:
                 used = self._cp.LinearExpr.weighted_sum([here[kind] for kind in using], weights)
                 self._model.add(used <= int(free[cell.first]) // unit)
         for one, other in self._conflicts:
-            if one in here and other in here and one != other:
+            if one in here and other in here:
                 self._model.add(here[one] + here[other] <= 1)
         local = self._local_devices(cell.capacity)
         if local is not None:
             patterns = local.on(cell.first)
-            chosen = [self._model.new_bool_var("") for _ in patterns]
+            chosen = [self._new_literal() for _ in patterns]
             self._model.add_at_most_one(chosen)
             for kind, most in zip(local.kinds, patterns.T.tolist(), strict=True):
                 if kind in here:
                     self._model.add(here[kind] <= self._cp.LinearExpr.weighted_sum(chosen, most))
 
     def _constrain_by_patterns(self, number: int, cell: _Cell, patterns: NDArray[np.int64]) -> None:
-        variables = self._patterns[number] = [self._model.new_int_var(0, len(cell.nodes), "") for _ in patterns]
+        variables = self._patterns[number] = [self._new_number(len(cell.nodes)) for _ in patterns]
         self._model.add(self._sum(variables) <= len(cell.nodes))
         for kind, most in zip(cell.capacity, patterns.T.tolist(), strict=True):
             room = self._cp.LinearExpr.weighted_sum(variables, most)
@@ -455,7 +454,7 @@ class GangModel:
             in_need = {
                 other.kind: position
                 for position, other in enumerate(attractions)
-                if other.kind in each.supporters and other.domains.key == each.domains.key
+                if other.domains.key == each.domains.key
             }
             first: list[Any] = []
             for domain, literal in self._presence(each.kind, each.domains).items():
@@ -469,7 +468,7 @@ class GangModel:
                     elif domain in by_domain:
                         support.append(self._is_before(position, number, attractions, domain))
                 if each.may_be_first:
-                    support.append(self._model.new_bool_var(""))
+                    support.append(self._new_literal())
                     first.append(support[-1])
                 self._model.add(self._sum(support) >= 1).only_enforce_if(literal)
             self._model.add(self._sum(first) <= 1)
@@ -482,11 +481,11 @@ class GangModel:
     def _is_before(self, one: int, other: int, attractions: Sequence[Attraction], domain: int) -> Any:
         """A literal that has a domain contain a pod of the kind of one attraction, placed before those of another."""
         kind, domains = attractions[one].kind, attractions[one].domains
-        literal = self._model.new_bool_var("")
+        literal = self._new_literal()
         self._model.add_implication(literal, self._presence(kind, domains)[domain])
         for number in (one, other):
             if (number, domain) not in self._ranks:
-                self._ranks[number, domain] = self._model.new_int_var(0, len(attractions), "")
+                self._ranks[number, domain] = self._new_number(len(attractions))
         self._model.add(self._ranks[one, domain] < self._ranks[other, domain]).only_enforce_if(literal)
         return literal
 
@@ -500,7 +499,7 @@ class GangModel:
         least: Any = 0
         if len(eligible) >= spread.min_domains:
             counted = sum(len(self._problem.kinds[kind].pods) for kind in spread.counted)
-            least = self._model.new_int_var(0, int(existing[eligible].min()) + counted, "")
+            least = self._new_number(int(existing[eligible].min()) + counted)
             added = [self._by_domain(kind, domains, included=spread.included) for kind in spread.counted]
             for domain in eligible:
                 variables = [variable for by_domain in added for variable in by_domain.get(domain, ())]
@@ -523,12 +522,12 @@ class GangModel:
         for domain, existing in enumerate(rule.existing.tolist()):
             variables = [variable for by_domain in by_kind for variable in by_domain.get(domain, ())]
             if variables or existing:
-                whole = self._model.new_int_var(0, (most + existing) // rule.size, "")
+                whole = self._new_number((most + existing) // rule.size)
                 self._model.add(self._sum(variables) + existing == rule.size * whole)
 
     def _confine(self, confinement: Confinement) -> None:
         """Place the pods of a group in one of its choices."""
-        chosen = [self._model.new_bool_var("") for _ in confinement.choices]
+        chosen = [self._new_literal() for _ in confinement.choices]
         self._model.add_at_most_one(chosen)
         for kind in confinement.kinds:
             most = len(self._problem.kinds[kind].pods)
@@ -549,11 +548,11 @@ class GangModel:
             #: The devices of a claim that is shared, by its request and their group.
             held: dict[int, dict[int, list[Any]]] = {}
             for reach, (most, number) in self._holders(claim, pods).items():
-                ways = [self._model.new_int_var(0, most, "") for _ in claim.modes.get(reach, ())]
+                ways = [self._new_number(most) for _ in claim.modes.get(reach, ())]
                 self._model.add(self._sum(ways) == number)
                 for way, uses in zip(ways, claim.modes.get(reach, ()), strict=True):
                     for use in uses:
-                        taken = {group: self._model.new_int_var(0, most * use.count, "") for group in use.groups}
+                        taken = {group: self._new_number(most * use.count) for group in use.groups}
                         self._model.add(self._sum(taken.values()) == use.count * way)
                         for group, variable in taken.items():
                             used[group].append(variable)
@@ -588,7 +587,7 @@ class GangModel:
         most = sum(len(self._problem.kinds[kind].pods) for kind in claim.kinds)
         if not claim.is_shared:
             return {reach: (most, self._sum(variables)) for reach, variables in pods.items()}
-        chosen = {reach: self._model.new_bool_var("") for reach in pods}
+        chosen = {reach: self._new_literal() for reach in pods}
         self._model.add_at_most_one(chosen.values())
         for variables in pods.values():
             self._model.add(self._sum(variables) <= most * self._sum(chosen.values()))
@@ -598,11 +597,11 @@ class GangModel:
         self, pods: Mapping[int, list[Any]], held: Iterable[Mapping[int, list[Any]]], wide: WideDevices
     ) -> None:
         """Place the pods that share a claim on nodes that can access all of its devices."""
-        present = {reach: self._model.new_bool_var("") for reach in pods}
+        present = {reach: self._new_literal() for reach in pods}
         for reach, variables in pods.items():
             self._model.add(self._sum(variables) == 0).only_enforce_if(present[reach].negated())
         for of_request in held:
-            in_all = self._model.new_int_var(0, 10**6, "")
+            in_all = self._new_number(10**6)
             self._model.add(in_all == self._sum([each for taken in of_request.values() for each in taken]))
             by_reach: dict[int, list[Any]] = {}
             for group, taken in of_request.items():
@@ -622,7 +621,7 @@ class GangModel:
 
     def _met(self, quota: Quota) -> Any:
         """A literal that implies that a quota is met; without it nothing of the quota is placed."""
-        literal = self._model.new_bool_var("")
+        literal = self._new_literal()
         if quota.parts:
             self._model.add(self._sum([self._met(part) for part in quota.parts]) >= quota.count).only_enforce_if(
                 literal
@@ -638,7 +637,7 @@ class GangModel:
         if known is None:
             known = self._presences[kind, domains.key] = {}
             for domain, variables in self._by_domain(kind, domains, merged=merged).items():
-                literal = known[domain] = self._model.new_bool_var("")
+                literal = known[domain] = self._new_literal()
                 for variable in variables:
                     self._model.add(variable == 0).only_enforce_if(literal.negated())
                 self._model.add(self._sum(variables) >= 1).only_enforce_if(literal)
@@ -655,6 +654,12 @@ class GangModel:
             if domain != MISSING and (included is None or included[cell.first]) and (merged or cell.patterns is None):
                 found.setdefault(domain, []).append(variable)
         return found
+
+    def _new_literal(self) -> Any:
+        return self._model.new_bool_var("")
+
+    def _new_number(self, most: int) -> Any:
+        return self._model.new_int_var(0, most, "")
 
     def _total(self, kinds: Iterable[int]) -> Any:
         return self._sum([variable for kind in kinds for variable in self._placed[kind].values()])

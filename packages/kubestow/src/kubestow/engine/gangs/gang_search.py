@@ -35,6 +35,7 @@ from kubestow.engine.placement.engine_placement import Assignment, EnginePlaceme
 from kubestow.engine.placement.modelled_pods import why_not_modelled
 from kubestow.framework.gang import Gang, Placement
 from kubestow.framework.profile import Profile
+from kubestow.framework.runtime.gang_runtime import NO_PLACEMENTS
 from kubestow.framework.status import Status
 from kubestow.reports.model import amount_text, counted
 
@@ -127,7 +128,7 @@ class PassedOver:
 @dataclass(slots=True)
 class GangAnswer:
     """The answer for a gang: the nodes of its pods, certificates against each domain, or neither, which ``undecided``
-    explains.
+    explains. Without a domain there are no certificates: the gang has no placement, and nothing is undecided.
 
     ``found_by`` is ``scheduler`` for a placement that kube-scheduler finds, ``search`` for one that it misses.
     ``preference`` has the preferred terms that it is placed by, in words, and ``passed_over`` better ones.
@@ -198,9 +199,14 @@ class GangSearch:
         pods = [pod for uid, pod in members.pods.items() if uid not in members.placed]
         pods.sort(key=lambda pod: (-pod.priority, pod.key))
         answer = GangAnswer(gang, pods, gang.missing_pods)
+        schedulers = sorted({pod.spec.scheduler_name for pod in members.pods.values()})
+        if len(schedulers) > 1:  # no scheduler attempts them
+            answer.undecided = f"its pods name several schedulers: {' and '.join(schedulers)}"
+            return answer
         placements = self._profile.gangs.generate_placements(gang, pods, self._cluster)
         if isinstance(placements, Status):
-            answer.undecided = placements.message
+            if placements.without_plugin() != NO_PLACEMENTS:
+                answer.undecided = placements.message
             return answer
         for placement in [None] if placements is None else placements:
             domain = "" if placement is None else placement.name

@@ -166,7 +166,8 @@ def explain_group(
         for certificate in answer.certificates:
             for kind, number in certificate.passing.items():
                 if not number and kind not in rejections:
-                    pod = next(each for each in answer.pods if kind.startswith(each.key))
+                    first = kind.partition(" ")[0]
+                    pod = next(each for each in answer.pods if each.key == first)
                     decision = scheduler.pipeline.decide_by_plugins(pod)
                     rejections[kind] = decision.message if isinstance(decision, Unschedulable) else ""
         remarks = scheduler.absent

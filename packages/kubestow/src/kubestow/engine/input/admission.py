@@ -155,7 +155,7 @@ class Admission:
             set_container_defaults(spec, limit_range)
         self.set_priority(spec)
         tolerate_unreachable_nodes(spec)
-        runtime_class = self._runtime_classes.get(spec.get("runtimeClassName") or "")
+        runtime_class = self._runtime_classes.get(spec.get("runtimeClassName"))
         if runtime_class is not None:
             apply_runtime_class(spec, runtime_class)
         merge_label_keys(spec, (pod.get("metadata") or {}).get("labels") or {})

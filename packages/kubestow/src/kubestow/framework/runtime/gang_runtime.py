@@ -43,7 +43,8 @@ from kubestow.framework.runtime.validation import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status
 
-_NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
+#: What there is instead of placements where none has a node.
+NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
 
 Scores = NDArray[np.int64]
 
@@ -162,10 +163,10 @@ class GangRuntime(PluginCaller):
             elif listed is not None:
                 found = [placement for placement in listed if len(as_placement(plugin, placement).nodes)]
                 if not found:
-                    return _NO_PLACEMENTS.by(plugin.name)
+                    return NO_PLACEMENTS.by(plugin.name)
         if not gang.level:
             return found
-        return list(_in_domains_of_level(gang, found or [Placement("", nodes)], cluster)) or _NO_PLACEMENTS
+        return list(_in_domains_of_level(gang, found or [Placement("", nodes)], cluster)) or NO_PLACEMENTS
 
     def respects_terms(self, gang: Gang, nodes: Mapping[str, str], cluster: Cluster) -> bool:
         """Whether members on some nodes (names by uid) are in one placement of each gang, and in whole segments.

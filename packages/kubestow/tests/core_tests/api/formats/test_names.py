@@ -52,7 +52,9 @@ def test_dns1035_labels_start_with_a_letter() -> None:
 
 def test_path_segments_allow_all_but_slash_percent_and_dots() -> None:
     assert names.path_segment_name_errors("system:node: a b") == ()
+    assert names.path_segment_name_errors(".") == ("may not be '.'",)
     assert names.path_segment_name_errors("..") == ("may not be '..'",)
+    assert names.path_segment_name_errors("...") == names.path_segment_name_errors("a.") == ()
     assert names.path_segment_name_errors("a/b%") == ("may not contain '/'", "may not contain '%'")
 
 

@@ -32,6 +32,14 @@ def test_an_invalid_quantity_is_named_in_the_error(text: str) -> None:
         units(text)
 
 
+def test_a_quantity_has_at_most_256_characters() -> None:
+    assert units("0" * 255 + "7") == 7
+    with pytest.raises(InvalidQuantity) as error:
+        units("0" * 256 + "7")
+    expected = f'"{"0" * 20}…" of 257 characters are no resource quantity, at most 256 are allowed'
+    assert str(error.value) == expected
+
+
 def test_a_bare_number_is_a_quantity() -> None:
     assert (millis(2), millis(0.5)) == (2000, 500)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from kubestow.api.formats.yaml_documents import MAX_DEPTH, check_yaml, load_yaml, yaml_documents
 from kubestow.errors import InputError
@@ -31,6 +32,9 @@ MERGES = "".join(["a0: &a0 {}\n", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}
         ("a: !!python/object:os.system x", "line 1: invalid YAML: could not determine a constructor"),
         ("a: 1\n---\nb: 2\n", "line 3: expected a single YAML document"),
         (b"a: 1\nb: \xff\n", "line 2: not UTF-8 text"),
+        (b"\na: \xff\n", "line 2: not UTF-8 text"),
+        (b"\xff", "line 1: not UTF-8 text"),
+        ("a: \x07", "invalid YAML: unacceptable character"),
         ("a: [", "line 2: invalid YAML"),
         ("a: *b", "line 1: invalid YAML: found undefined alias"),
     ],
@@ -59,3 +63,60 @@ def test_texts_within_the_limits_are_read() -> None:
 def test_anchors_and_aliases_of_each_document_are_its_own() -> None:
     documents = [document.data for document in yaml_documents("a: &a 1\nb: *a\n---\na: &a 2\nb: *a\n", "f.yaml")]
     assert documents == [{"a": 1, "b": 1}, {"a": 2, "b": 2}]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("a: &a xx\nb: *a", 3),
+        ("a: &a xx\nb: [*a, *a]", 6),
+        ("a: &a [xx, y]\nb: *a", 6),
+        ("a: &a {b: &b xx}\nc: [*a, *b]", 9),
+        ("a: &a xx\n---\na: &a x\nb: *a", 3 - 1),
+    ],
+)
+def test_aliases_stand_for_the_characters_and_nodes_of_what_they_refer_to(text: str, size: int) -> None:
+    assert list(yaml_documents(text, "f.yaml", max_expansion=size))
+    with pytest.raises(InputError, match=f"aliases stand for more than {size - 1} characters"):
+        list(yaml_documents(text, "f.yaml", max_expansion=size - 1))
+
+
+_MARK = yaml.Mark("f.yaml", 0, 6, 0, "", 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            yaml.MarkedYAMLError(problem="exceeded maximum nesting depth", problem_mark=_MARK),
+            "f.yaml: line 7: invalid YAML: nested more than 200 levels deep",
+        ),
+        (
+            yaml.MarkedYAMLError(problem="exceeded maximum nesting depth"),
+            "f.yaml: invalid YAML: exceeded maximum nesting depth",
+        ),
+        (yaml.MarkedYAMLError(problem="bad", problem_mark=_MARK), "f.yaml: line 7: invalid YAML: bad"),
+        (yaml.MarkedYAMLError(context="bad", context_mark=_MARK), "f.yaml: line 7: invalid YAML: bad"),
+        (RecursionError(), "f.yaml: invalid YAML: RecursionError"),
+    ],
+)
+def test_errors_of_the_parser_are_reported_with_their_line(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+) -> None:
+    class Failing:
+        def __init__(self, content: object) -> None: ...
+
+        def check_event(self) -> bool:
+            raise error
+
+        def dispose(self) -> None: ...
+
+    monkeypatch.setattr("kubestow.api.formats.yaml_documents._Loader", Failing)
+    with pytest.raises(InputError) as reported:
+        load_yaml("a: 1", "f.yaml")
+    assert str(reported.value) == message
+
+
+@pytest.mark.parametrize("text", ["a: [", b"\xff", "a: *b"])
+def test_a_check_of_the_limits_leaves_syntax_to_the_parser(text: str | bytes) -> None:
+    check_yaml(text, "f.yaml")

@@ -12,10 +12,12 @@ import pytest
 from msgspec import structs
 
 from core_tests.engine.input.manifests import Object, arrivals, cluster, node, pod, workload
-from kubestow.api.core import Node
+from kubestow.api.core import Node, Pod
+from kubestow.api.meta import convert
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.descheduling.dry_run.rescheduling import PredictedState, Rescheduler
+from kubestow.engine.cluster_api.replacements import claims_of, with_own_claims
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.scheduling.decision.node_selection import FirstByName
@@ -141,3 +143,58 @@ def test_the_replacement_of_an_evicted_pod_has_claims_instead_of_it(tmp_path: Pa
     assert owners(result, ResourceClaim) == owners(result, PersistentVolumeClaim) == {replacement: 1}
     [claim] = result.api.objects(ResourceClaim).values()
     assert claim.status.allocation is None
+
+
+# -- single claims -----------------------------------------------------------------------------------------------------
+
+
+def _owned(kind: type[Any], name: str, owner: str) -> Any:
+    reference = {"kind": "Pod", "name": owner, "uid": owner, "controller": True}
+    metadata = {"name": name, "namespace": "n", "uid": f"uid-{name}", "labels": {"own": "yes"}}
+    return convert(kind, {"metadata": metadata | {"ownerReferences": [reference]}, "status": {"phase": "Bound"}})
+
+
+def test_claims_of_a_replacement_are_new_ones_like_the_former() -> None:
+    former = convert(
+        Pod,
+        {
+            "metadata": {"name": "web", "namespace": "n", "uid": "old"},
+            "spec": {"volumes": [{"name": "scratch", "ephemeral": {}}, {"name": "none"}]},
+            "status": {
+                "resourceClaimStatuses": [
+                    {"name": "own", "resourceClaimName": "of-web"},
+                    {"name": "shared", "resourceClaimName": "shared"},
+                    {"name": "absent"},
+                ]
+            },
+        },
+    )
+    claims: dict[tuple[Any, str, str], Any] = {
+        (ResourceClaim, "n", "of-web"): _owned(ResourceClaim, "of-web", "old"),
+        (ResourceClaim, "n", "shared"): _owned(ResourceClaim, "shared", "another"),
+        (PersistentVolumeClaim, "n", "web-scratch"): _owned(PersistentVolumeClaim, "web-scratch", "old"),
+    }
+    metadata = structs.replace(former.metadata, name="web-2", uid="new")
+
+    def find(kind: type[Any], namespace: str, name: str) -> Any:
+        return claims.get((kind, namespace, name))
+
+    created, found = with_own_claims(structs.replace(former, metadata=metadata), former, find)
+
+    own, scratch = found
+    names = [status.resource_claim_name for status in created.status.resource_claim_statuses]
+    assert names == [own.metadata.name, "shared", None]
+    assert own.metadata.name.startswith("web-2-own-")
+    assert scratch.metadata.name == "web-2-scratch"
+    assert [each.metadata.uid for each in found] == [
+        f"resourceclaim/new/{own.metadata.name}",
+        "persistentvolumeclaim/new/web-2-scratch",
+    ]
+    for each in found:
+        assert (each.metadata.controller.name, each.metadata.controller.uid) == ("web-2", "new")
+        assert (each.metadata.namespace, each.metadata.labels) == ("n", {"own": "yes"})
+    assert list(claims_of(former, find)) == [
+        claims[ResourceClaim, "n", "of-web"],
+        claims[ResourceClaim, "n", "shared"],
+        claims[PersistentVolumeClaim, "n", "web-scratch"],
+    ]

@@ -88,3 +88,13 @@ def test_a_claim_gets_the_volume_that_it_names_or_none() -> None:
 def test_a_volume_is_provisioned_whatever_the_order_of_the_objects() -> None:
     provisioning = storage_class(provisioner="csi", waits=False)
     assert volumes_of_claims(claim(), provisioning) == {"data": "pvc-uid-default-data"}
+
+
+def test_a_class_without_a_provisioner_provisions_nothing() -> None:
+    for provisioner in ("", "kubernetes.io/no-provisioner"):
+        assert volumes_of_claims(claim(), storage_class(provisioner=provisioner, waits=False)) == {}
+    provisioned = volumes_of_claims(claim(), storage_class(provisioner="csi", waits=False))
+    assert provisioned == {"data": "pvc-uid-default-data"}
+    waiting = storage_class(provisioner="csi")
+    assert volumes_of_claims(claim(), waiting) == {}
+    assert volumes_of_claims(claim(selected_node="a"), waiting) == {"data": "pvc-uid-default-data"}

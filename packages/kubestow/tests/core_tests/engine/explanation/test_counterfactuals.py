@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from rich.console import Console
 
@@ -12,10 +13,18 @@ from core_tests.engine.explanation.test_explanation import NODES, PLACED, PROBES
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import OwnerReference, convert
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.engine.explanation.changes import AddNode, AlterNode, Change, CombinedChange, RemovePods
+from kubestow.engine.explanation.changes import (
+    AddNode,
+    AlterNode,
+    Change,
+    CombinedChange,
+    RemovePods,
+    with_requests_lowered,
+)
 from kubestow.engine.explanation.counterfactuals import Counterfactual
 from kubestow.engine.explanation.explain import explain
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.reports.model import Table
 from kubestow.testing import builders
 
 replace = msgspec.structs.replace
@@ -352,3 +361,72 @@ def test_the_summary_says_that_no_small_change_was_found() -> None:
     explained = explain(ClusterObjects.of([builders.node("a", taints=[taint])], [builders.pod("probe")]), "probe")
     assert not explained.counterfactuals
     assert explained.summary()[-1] == "no small change was found with which the pod fits on any node"
+
+
+def test_the_parts_of_a_combined_change_are_plain_data_with_their_kinds() -> None:
+    nodes = [builders.node("a", cpu="4", taints=["gpu=yes:NoSchedule"])]
+    (only,) = found(nodes, [], builders.pod("probe", cpu="6"))
+    kinds = [part["kind"] for part in only.change.document()["changes"]]
+    assert (only.document()["kind"], sorted(kinds)) == ("together", ["lower request", "toleration"])
+    assert [part["resource"] for part in only.change.document()["changes"] if "resource" in part] == ["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "init", "whole", "by", "expected"),
+    [
+        (["1", "3"], [], None, 1500, (["1000m", "1500m"], [], None)),
+        (["1", "3"], ["6"], None, 4000, (["1000m", "1000m"], ["2000m"], None)),
+        (["1"], [], "4", 1000, (["1"], [], "3000m")),
+        (["1"], [], "4", 9000, (["1"], [], "0m")),
+        (["1"], ["2"], None, 9000, (["0m"], ["0m"], None)),
+        ([None, "2"], [None], None, 500, ([None, "1500m"], [None], None)),
+    ],
+)
+def test_requests_are_lowered_by_an_amount(
+    cpu: list[str | None], init: list[str | None], whole: str | None, by: int, expected: Any
+) -> None:
+    def containers(amounts: list[str | None]) -> list[Any]:
+        return [
+            {"name": f"c{at}", "resources": {"requests": {} if amount is None else {"cpu": amount}}}
+            for at, amount in enumerate(amounts)
+        ]
+
+    spec: dict[str, Any] = {"containers": containers(cpu), "initContainers": containers(init)}
+    if whole is not None:
+        spec["resources"] = {"requests": {"cpu": whole}}
+
+    lowered = with_requests_lowered(convert(Pod, {"spec": spec}), "cpu", by).spec
+
+    found = [
+        [each.resources.requests.get("cpu") for each in some] for some in (lowered.containers, lowered.init_containers)
+    ]
+    assert (*found, None if lowered.resources is None else lowered.resources.requests["cpu"]) == expected
+
+
+def test_a_label_helps_only_on_the_nodes_that_a_term_names() -> None:
+    expression = {"key": "disk", "operator": "In", "values": ["ssd"]}
+    name = {"key": "metadata.name", "operator": "In", "values": ["c"]}
+    terms = [{"matchExpressions": [expression], "matchFields": [name]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    probe = builders.pod("probe", affinity={"nodeAffinity": required})
+
+    counterfactuals = found([builders.node(each) for each in "abc"], [], probe)
+
+    assert texts(counterfactuals) == [
+        "drop the required node affinity: fits on 3 nodes, the best is a",
+        "label node c with disk=ssd: fits on c",
+    ]
+
+
+def test_the_table_of_changes_names_the_target() -> None:
+    nodes = [builders.node("free"), builders.node("a", taints=["gpu=yes:NoSchedule"])]
+    cluster = ClusterObjects.of(nodes[1:], [builders.pod("probe")])
+
+    def headings(within: ClusterObjects, **options: Any) -> list[str]:
+        blocks = explain(within, "probe", **options).blocks()
+        return [block.headings[1] for block in blocks if isinstance(block, Table)][-1:]
+
+    assert headings(cluster) == ["the pod would fit with one of these changes, each verified"]
+    assert headings(ClusterObjects.of(nodes, [builders.pod("probe")]), target="a") == [
+        "the pod would fit on a with one of these changes, each verified"
+    ]

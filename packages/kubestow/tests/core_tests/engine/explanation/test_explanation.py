@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,9 +20,11 @@ from kubestow.config import FeatureGates
 from kubestow.engine.explanation.evaluated_nodes import VerdictKind
 from kubestow.engine.explanation.explain import explain
 from kubestow.engine.explanation.explanation import Explanation
+from kubestow.engine.explanation.explanation_report import explanation_report
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import InputError
+from kubestow.reports.model import Table
 from kubestow.scheduling.decision.result import Scheduled, Unschedulable
 from kubestow.testing import builders
 from kubestow.testing.plugin_harness import PluginHarness
@@ -321,3 +325,83 @@ def test_a_pod_whose_name_begins_with_the_given_one_is_suggested() -> None:
     pods = [builders.pod("web-7d4b9c6f5-x2x9k"), builders.pod("other")]
     with pytest.raises(InputError, match=r"similar: default/web-7d4b9c6f5-x2x9k$"):
         explain(ClusterObjects.of([builders.node("a")], pods), "web")
+
+
+# -- tables and pages --------------------------------------------------------------------------------------------------
+
+
+def tables(view: Any) -> list[list[Sequence[str]]]:
+    """The rows of each table, with the headings."""
+    return [[block.headings, *block.rows] for block in view.blocks() if isinstance(block, Table)]
+
+
+def test_a_node_in_detail_has_the_reason_of_each_rejection_and_what_passes() -> None:
+    nodes = [builders.node("a", cpu="1", unschedulable=True), builders.node("b", cpu="9")]
+    found = explained(nodes, [], builders.pod("probe", cpu="2", node="b"))
+
+    [rejected] = tables(found.about("a"))
+    assert rejected[0] == ("filter", "a")
+    assert {plugin: cell for plugin, cell in rejected[1:] if cell != "passed"} == {
+        "NodeUnschedulable": "node(s) were unschedulable",
+        "NodeResourcesFit": "Insufficient cpu",
+    }
+    filters, scores = tables(found.about("b"))
+    assert filters[0] == ("filter", "b (its node)")
+    assert ("NodeResourcesFit", "passed") in filters
+    assert (scores[0], scores[-1][0]) == (("score", "b (its node)"), "total")
+    assert scores[-1][1].endswith(" (rank 1)")
+
+
+def test_what_the_answer_leaves_out_is_remarked_on() -> None:
+    probe = builders.pod("probe", nominated="a", deleting=True)
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "percentageOfNodesToScore": 50,
+        "extenders": [{"urlPrefix": "http://extender.example", "filterVerb": "filter"}],
+    }
+    nodes = [builders.node("a")]
+
+    assert explained(nodes, [], builders.pod("probe")).remarks == ()
+    assert explained(nodes, [], probe, options=SchedulerOptions(configuration)).remarks == (
+        "1 extender of the configuration was not called",
+        "the profile scores a sample of the feasible nodes only; here all of them are scored",
+        "the pod is nominated for a, which the scheduler tries first",
+        "the pod is being deleted, so the scheduler does not attempt it",
+    )
+
+
+def test_the_page_says_what_is_explained_and_as_which_version() -> None:
+    found = explained([builders.node("a", cpu="1")], [], builders.pod("probe", cpu="2"))
+
+    page = explanation_report(found, "Kubernetes 1.34")
+
+    assert "Pod default/probe" in page
+    assert "Why it is on its node, or on none; decided as Kubernetes 1.34" in page
+    assert "The pod would fit with one of these changes, each verified:" in page
+    assert "request 1 cpu instead of 2" in page
+    assert "decided as" not in explanation_report(found)
+    fits = explained([builders.node("a")], [], builders.pod("probe"))
+    assert "with one of these changes" not in explanation_report(fits)
+    stays = explained(
+        [builders.node("a", taints=["node.kubernetes.io/not-ready=:NoSchedule"])], [], builders.pod("probe")
+    )
+    assert "No small change was found with which the pod fits on any node." in explanation_report(stays)
+
+
+def test_the_page_has_every_node_in_columns() -> None:
+    nodes = [builders.node("a", cpu="1"), builders.node("b", cpu="1"), builders.node("c"), builders.node("d", cpu="9")]
+    found = explained([*nodes, builders.node("e", unschedulable=True)], [], builders.pod("probe", cpu="2"))
+
+    [embedded] = re.findall(r'<script[^>]*"application/json"[^>]*>(.*?)</script>', explanation_report(found), re.DOTALL)
+
+    decisions = json.loads(embedded)["decisions"]
+    assert decisions["nodes"] == ["d", "c"]
+    assert decisions["totals"] == [node.total for node in found.best(2)]
+    assert decisions["scores"] == [[score.weighted for score in node.scores] for node in found.best(2)]
+    reasons = [decisions["reasons"][reason] for reason in decisions["reason"]]
+    assert dict(zip(decisions["rejected"], reasons, strict=True)) == {
+        "a": "NodeResourcesFit: Insufficient cpu",
+        "b": "NodeResourcesFit: Insufficient cpu",
+        "e": "NodeUnschedulable: node(s) were unschedulable",
+    }

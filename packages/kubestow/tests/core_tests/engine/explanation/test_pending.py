@@ -16,6 +16,7 @@ from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Verdict
+from kubestow.reports.model import Table
 from kubestow.testing import builders
 
 NODES = [builders.node("a", cpu="4"), builders.node("b", cpu="4"), builders.node("c", cpu="4", unschedulable=True)]
@@ -164,3 +165,37 @@ def test_pods_for_which_a_plugin_fails_alike_have_one_cause() -> None:
     (cause,) = pending_by_cause(ClusterObjects.of(NODES, pending), pending, options).causes
     assert cause.pods == ("default/a", "default/b")
     assert cause.reason == "plugin 'FailsByName' failed at Filter: ValueError: a"
+
+
+def test_each_cause_is_a_row_with_what_helps_how_many() -> None:
+    broken = builders.node("broken", taints=["node.kubernetes.io/not-ready=:NoSchedule"])
+    result = found(
+        [*pods("ssd", 2, cpu="1", node_selector={"disk": "ssd"}), builders.pod("other", scheduler="volcano")]
+    )
+    [table] = [block for block in result.blocks() if isinstance(block, Table)]
+    [ssd, other] = table.rows
+    assert [table.is_right(column) for column in range(5)] == [True, False, False, True, False]
+    assert (ssd[0], ssd[2].splitlines()[0], ssd[3]) == ("2", "drop disk=ssd from the node selector", "2")
+    assert other[2:4] == ("-", "-")
+    [table] = [block for block in found([builders.pod("p")], [broken]).blocks() if isinstance(block, Table)]
+    assert table.rows[0][2:4] == ("no small change was found", "-")
+
+
+def test_other_reasons_in_the_last_message_of_the_scheduler_are_remarked_on() -> None:
+    def reported(*messages: str) -> tuple[str, ...]:
+        pending = [
+            builders.pod(f"p{at}", cpu="9", status={"conditions": [condition(message)]})
+            for at, message in enumerate(messages)
+        ]
+        return found(pending).remarks
+
+    def condition(message: str) -> object:
+        return {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+
+    same = "0/9 nodes are available: 9 Insufficient cpu."
+    other = "0/3 nodes are available: 1 Insufficient cpu, 2 Insufficient memory."
+    assert reported() == reported(same) == ()
+    assert reported(same, other, other) == (
+        "the scheduler's last message about 2 pods has other reasons, because the cluster has changed since, or it has "
+        f"another configuration than is given here: {other}",
+    )

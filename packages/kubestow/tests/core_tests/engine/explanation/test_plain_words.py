@@ -40,3 +40,5 @@ def test_a_message_without_reasons_has_none(message: str) -> None:
 def test_an_unknown_gate_names_its_plugin() -> None:
     assert "MyGate" in explain_gate("MyGate")
     assert "schedulingGates" in explain_gate("SchedulingGates")
+    assert explain_gate("GangScheduling") == "the pod group does not exist, or fewer of its pods than it needs"
+    assert "have not ended yet" in explain_gate("DefaultPreemption")

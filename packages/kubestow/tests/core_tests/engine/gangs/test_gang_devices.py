@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import pytest
 
 from core_tests.engine.gangs.clusters import gang_of
 from core_tests.engine.gangs.device_cases import NET, DeviceCase
+from kubestow.engine.gangs.gang_devices import DeviceGroup, GangDevices, LocalDevices, WideDevices
+from kubestow.engine.gangs.gang_problem import formulate_gang
 from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, Shortage
 from kubestow.plugins.gang_scheduling.gang_scheduling import PREFERRED_TOPOLOGY
 from kubestow.testing import node, pod
@@ -204,6 +209,20 @@ def test_a_resource_that_devices_are_behind_is_searched_like_a_claim() -> None:
     assert answer.certificates[0].most == 3
 
 
+def test_a_node_that_devices_of_a_resource_may_be_on_has_as_much_of_it_as_is_requested() -> None:
+    resource = "example.com/gpu"
+    behind = device_class("backed", f"device.driver == '{DRIVER}'", extendedResourceName=resource)
+    nodes = [node("has-none"), node("has-its-own", allocatable={resource: "5"})]
+    member = {"schedulingGroup": {"podGroupName": "train"}}
+    pods = [pod(f"w{number}", requests={resource: "2"}, spec=member) for number in range(2)]
+    pods.append(pod("plain", cpu="1", spec=member))
+    scheduler, profile, gang = gang_of(nodes, pods, 3, objects=[behind])
+
+    problem = formulate_gang(scheduler.cache, profile, gang, map(scheduler.cache.shapes.info, pods))
+
+    assert problem.free[resource].tolist() == [4, 5]
+
+
 def test_claims_are_free_again_after_a_search() -> None:
     case = case_of(1)
     case.slices = [slice_of("g0", node="n0")]
@@ -231,3 +250,106 @@ def test_a_preferred_rack_is_passed_over_for_want_of_devices() -> None:
     [passed_over] = answer.passed_over
     assert "not in one domain of rack: no placement exists: at most 2 pods of the 3" in passed_over.text
     assert "devices of class gpu (driver gpu.example.com): 6 needed, 4 free" in passed_over.text
+
+
+def test_devices_of_pods_that_need_none_are_not_counted_as_missing() -> None:
+    case = case_of(1)
+    case.slices = [slice_of("g0", node="n0")]
+    for requests in ([], [exactly()], [exactly()], [exactly(2)]):
+        case.add_pod(*requests, cpu="1")
+
+    found = shortage(answer_for(case, 4))
+
+    assert (found.needed, found.free) == (4, 1)
+
+
+def test_pods_that_share_a_claim_for_a_device_of_one_node_are_confined_to_it() -> None:
+    case = DeviceCase([node(f"n{number}", cpu="2") for number in range(2)])
+    case.slices = [slice_of("g0", node=f"n{number}") for number in range(2)]
+    case.claims = [claim("domain", exactly())]
+    for _ in range(3):
+        case.add_pod(shared=["domain"], cpu="1")
+
+    [certificate] = answer_for(case, 3).certificates
+
+    assert certificate.most == 2
+    assert "devices of class gpu (driver gpu.example.com)" in {each.constraint for each in certificate.shortages}
+
+
+# -- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _devices(local: LocalDevices | None = None, wide: WideDevices | None = None) -> GangDevices:
+    return GangDevices(["gpu"], {0: 1}, 0, np.array([1, 0], np.int64), local, wide)
+
+
+def _local(*patterns: list[list[int]]) -> LocalDevices:
+    return LocalDevices((0, 1), np.array([0, 1], np.intp), [np.array(each, np.int64) for each in patterns])
+
+
+def test_kinds_compete_if_they_exclude_each_other_on_some_node() -> None:
+    alone, together = [[1, 0], [0, 1]], [[1, 1]]
+
+    assert _local(alone, together).competing == _local(together, alone).competing == {0, 1}
+    assert _local(together, together).competing == frozenset()
+    assert _devices(_local(alone, together)).tie_pods
+    assert not _devices(_local(together, together)).tie_pods
+    assert _local(alone, [[2, 0]]).capacity(0).tolist() == [1, 2]
+
+
+def test_devices_that_differ_have_different_digests() -> None:
+    groups = [DeviceGroup(1, frozenset({0}))]
+
+    def wide(reach: int = 0, groups: list[DeviceGroup] = groups, left: int = 1) -> WideDevices:
+        return WideDevices(np.array([0, reach], np.intp), groups, [], {"counter": left})
+
+    one = _local([[1, 0]], [[1, 1]])
+    every = [
+        _devices(),
+        _devices(one),
+        _devices(_local([[1, 1]], [[1, 1]])),
+        _devices(replace(one, kinds=(0, 2))),
+        _devices(replace(one, class_of_node=np.array([1, 0], np.intp))),
+        _devices(one, wide()),
+        _devices(None, wide()),
+        _devices(None, wide(reach=1)),
+        _devices(None, wide(groups=[DeviceGroup(2, frozenset({0}))])),
+        _devices(None, wide(left=2)),
+        replace(_devices(), names=["net"]),
+        replace(_devices(), per_pod={0: 2}),
+        replace(_devices(), local_free=np.array([1, 1], np.int64)),
+        replace(_devices(), on_one_node=[frozenset({0})]),
+    ]
+
+    def digest(devices: GangDevices) -> bytes:
+        found = blake2b()
+        devices.add_to(found)
+        return found.digest()
+
+    assert len({digest(each) for each in every}) == len(every)
+    assert digest(_devices(_local([[1, 0]], [[1, 1]]), wide())) == digest(_devices(one, wide()))
+
+
+# -- claims for devices of one node and of several ---------------------------------------------------------------------
+
+
+def _of_both_sorts(about: list[str], of_node: list[int]) -> DeviceCase:
+    """A pod that needs two devices of a node, one of a rack, and a constraint about some requests."""
+    case = case_of(2)
+    devices = [device(f"g{number}", attributes={"numa": numa}) for number, numa in enumerate(of_node)]
+    case.slices = [
+        slice_of(*devices, node="n0"),
+        slice_of(device("c0", attributes={"numa": 0}), pool="r0", driver=NET, nodeSelector=in_rack("r0")),
+    ]
+    constraint = {"requests": about, "matchAttribute": f"{DRIVER}/numa"}
+    case.add_pod(exactly(2, name="own"), exactly(of="net", name="wide"), constraints=[constraint])
+    return case
+
+
+def test_a_constraint_about_devices_of_one_node_limits_what_that_node_has() -> None:
+    assert answer_for(_of_both_sorts(["own"], [0, 0]), 1).is_placed
+
+    [certificate] = answer_for(_of_both_sorts(["own"], [0, 1]), 1).certificates
+
+    assert certificate.most == 0
+    assert [each.constraint[:7] for each in certificate.shortages] == ["devices"]

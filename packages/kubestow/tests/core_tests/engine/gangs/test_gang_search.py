@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from core_tests.engine.gangs.clusters import GPU, gang_of, worker
+import numpy as np
+import pytest
+
+from core_tests.engine.gangs.clusters import GPU, gang_of, pod_group, worker
+from kubestow import config
 from kubestow.api.core import Node, Pod
-from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, SearchOptions
+from kubestow.engine.gangs.gang_problem import formulate_gang
+from kubestow.engine.gangs.gang_search import GangAnswer, GangSearch, PreferenceSearch, SearchOptions
+from kubestow.engine.gangs.verification import Verifier
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
+from kubestow.engine.placement import solvers
+from kubestow.errors import InputError
+from kubestow.plugins.gang_scheduling.gang_scheduling import PREFERRED_TOPOLOGY
 from kubestow.testing import node, pod
 
 _TERM = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -183,3 +194,128 @@ def test_members_with_a_node_count() -> None:
 
     assert gang.missing_pods == 2
     assert GangSearch(scheduler.cache, profile).find(gang).is_placed
+
+
+# -- without a solver ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise InputError("optimal placement", "needs OR-Tools, install kubestow[solvers]")
+
+    monkeypatch.setattr(solvers, "cp_model", missing)
+
+
+@pytest.mark.usefixtures("_no_solver")
+def test_packing_needs_no_solver() -> None:
+    nodes = [node("large", cpu="4"), node("small", cpu="2")]
+
+    answer = answer_for(nodes, [worker("a-small", cpu="2"), worker("b-large", cpu="4")], 2)
+
+    assert answer.found_by == "search"
+
+
+@pytest.mark.usefixtures("_no_solver")
+def test_pods_that_packing_does_not_place_need_a_solver() -> None:
+    pods = [*(worker(f"a{n}", cpu="3") for n in range(3)), worker("b", cpu="4")]
+
+    with pytest.raises(InputError, match="needs OR-Tools"):
+        answer_for([node("a", cpu="7"), node("b", cpu="6")], pods, 4)
+
+
+# -- preferences -----------------------------------------------------------------------------------------------------
+
+
+def test_placements_by_a_preference_are_proposed_before_others() -> None:
+    nodes = [node(name, cpu="2", labels={"rack": name[0]}) for name in ("a0", "b0", "b1")]
+    pods = [worker(f"w{n}", cpu="1") for n in range(3)]
+    scheduler, profile, gang = gang_of(nodes, pods, 3, annotations={PREFERRED_TOPOLOGY: "rack"})
+    infos = [scheduler.cache.shapes.info(each) for each in pods]
+
+    search = PreferenceSearch.of(scheduler.cache, profile, gang, infos, SearchOptions())
+
+    assert isinstance(search, PreferenceSearch)
+    domains = []
+    while (proposal := search.propose()) is not None:
+        domains.append(proposal.domain)
+        search.refuse(is_proven=True)
+    assert domains[0] == "b"
+    assert set(domains) == {"b", ""}
+    assert domains == sorted(domains, reverse=True)
+    assert [each.constraint for each in search.certificates[0].shortages] == ["other filters of the profile"]
+
+
+# -- domains and devices that a kind cannot use ----------------------------------------------------------------------
+
+
+def _near(*keys: str) -> dict[str, Any]:
+    terms = [{"labelSelector": {"matchLabels": {"app": "near"}}, "topologyKey": key} for key in keys]
+    return {"podAffinity": {_TERM: terms}}
+
+
+def test_no_node_passes_for_affinity_by_a_label_that_none_has() -> None:
+    pods = [worker(f"w{n}", cpu="1", labels={"app": "near"}, affinity=_near("absent", "rack")) for n in range(2)]
+    existing = pod("old", node="a", labels={"app": "near"})
+
+    [certificate] = answer_for([node("a", labels={"rack": "r"})], [existing, *pods], 2).certificates
+
+    assert (certificate.most, certificate.passing) == (0, {"default/w0 and 1 more": 0})
+
+
+def test_nodes_without_the_label_of_an_affinity_do_not_pass() -> None:
+    nodes = [node("a", cpu="1", labels={"rack": "r"}), node("b", cpu="9")]
+    pods = [worker(f"w{n}", cpu="1", labels={"app": "near"}, affinity=_near("rack")) for n in range(2)]
+
+    answer = answer_for(nodes, pods, 2)
+
+    assert answer.certificates[0].passing == {"default/w0 and 1 more": 1}
+    assert constraints(answer) == ["cpu"]
+
+
+def test_spreading_over_several_labels_is_formulated_for_each() -> None:
+    common = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    spread = [
+        {"topologyKey": key, "labelSelector": {"matchLabels": own}, **common}
+        for key, own in (("absent", {"app": "other"}), ("rack", {"app": "near"}))
+    ]
+    nodes = [node(name, cpu="9", labels={"rack": name}) for name in "ab"]
+
+    answer = answer_for(nodes, [worker("w", labels={"app": "near"}, spread=spread)], 1)
+
+    assert answer.certificates[0].passing == {"default/w": 0}
+
+
+def test_a_profile_without_the_plugin_for_devices_ignores_claims() -> None:
+    without = {"profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}}]}
+    configuration = {"apiVersion": config.API_VERSION, "kind": config.KIND, **without}
+    group, pods = pod_group("train", 2), [worker(f"w{n}", cpu="2") for n in range(2)]
+    gates = config.FeatureGates({"GenericWorkload": True, "GangScheduling": True})
+    cluster = ClusterObjects(nodes=[node("a", cpu="3")], pods=pods, objects=[group])
+    scheduler = OfflineScheduler(cluster, SchedulerOptions(configuration, gates=gates))
+    profile = scheduler.profiles["default-scheduler"]
+    gang = profile.gangs.gang_of(scheduler.cache.shapes.info(pods[0]))
+    assert gang is not None
+
+    assert GangSearch(scheduler.cache, profile).find(gang).certificates[0].most == 1
+
+
+# -- verification ----------------------------------------------------------------------------------------------------
+
+
+def test_a_placement_is_refused_for_certain_only_if_all_orders_were_tried() -> None:
+    apart = {"podAntiAffinity": {_TERM: [{"labelSelector": {}, "topologyKey": "kubernetes.io/hostname"}]}}
+    nodes = [node("a", cpu="4", labels={"kubernetes.io/hostname": "a"})]
+    pods = [worker(f"w{n}", cpu="1", affinity=apart) for n in range(2)]
+    scheduler, profile, gang = gang_of(nodes, pods, 2)
+    problem = formulate_gang(scheduler.cache, profile, gang, map(scheduler.cache.shapes.info, pods))
+
+    def verified(count: int, most_states: int) -> tuple[int | None, bool]:
+        placed = np.full((len(problem.kinds), 1), count, np.int64)
+        found = Verifier(scheduler.cache, profile, most_states).verify(problem, placed)
+        return None if found.assignments is None else len(found.assignments), found.is_proven
+
+    assert verified(1, most_states=0) == (1, True)
+    assert verified(2, most_states=5_000) == (None, True)
+    assert verified(2, most_states=1) == (None, False)
+    assert not list(scheduler.cache.assumed())

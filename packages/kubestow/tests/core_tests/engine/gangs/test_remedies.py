@@ -123,6 +123,14 @@ def test_the_nearest_level_in_which_the_gang_fits_is_proposed() -> None:
     }
 
 
+def test_fewer_pods_are_those_for_the_domain_with_most_room() -> None:
+    nodes = [*racks("a0x", cpu="1"), *racks("a1x", cpu="3"), *racks("b0x", cpu="2")]
+
+    found = changes(nodes, workers(5), pod_group("train", 5, topology="rack"))
+
+    assert found["3 pods instead of 5"] == {"a1x": 3}
+
+
 def test_no_constraint_is_proposed_if_no_level_has_room() -> None:
     found = changes(racks("a0x", "b0x"), workers(4), pod_group("train", 4, topology="rack"))
 

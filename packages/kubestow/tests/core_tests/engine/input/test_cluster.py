@@ -206,6 +206,15 @@ def test_yaml_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> No
     path.write_bytes("apiVersion: v1\nkind: Node # é\n".encode("latin-1"))
     with pytest.raises(InputError, match=r"latin\.yaml: line 2: not UTF-8 text"):
         ClusterObjects.load(path)
+    path = tmp_path / "latin.json"
+    path.write_bytes('{"apiVersion": "v1"}\n{"kind": "Node é"}'.encode("latin-1"))
+    with pytest.raises(InputError, match=r"latin\.json: line 2: not UTF-8 text"):
+        ClusterObjects.load(path)
+
+
+def test_input_without_nodes_and_without_problems_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has no nodes, expected the output of kubectl get nodes,pods -A -o json$"):
+        ClusterObjects.load(write(tmp_path, pod("p")))
 
 
 def test_a_node_with_an_invalid_amount_is_left_out_with_its_pods(tmp_path: Path) -> None:

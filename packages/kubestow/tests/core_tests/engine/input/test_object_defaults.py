@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from core_tests.engine.input.manifests import Object, arrivals, cluster, node, pod, workload, write
+from kubestow.api.core import Namespace
+from kubestow.api.meta import convert
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.object_defaults import with_default_class
 from kubestow_lab.what_if.node_pools import read_node_pools
 
 
@@ -104,3 +107,10 @@ def test_a_dump_is_read_as_it_is(tmp_path: Path) -> None:
     }
     found = ClusterObjects.load(write(tmp_path, node("a"), bound, storage_class("other", default=True)))
     assert one(found, PersistentVolumeClaim).storage_class == "fast"
+
+
+def test_only_a_storage_class_is_the_default_class() -> None:
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    namespace = convert(Namespace, {"metadata": {"name": "n", "annotations": annotations}})
+    without = convert(PersistentVolumeClaim, {"metadata": {"name": "data"}})
+    assert with_default_class([without], [namespace]) == [without]
