@@ -261,6 +261,13 @@ def test_the_domain_of_a_gang_is_that_of_its_members_that_have_nodes(
         assert list(described(found)) == zones
 
 
+def test_there_is_no_placement_outside_the_domain_of_the_members_that_have_nodes() -> None:
+    gang, cluster = replace(GANG, level=ZONE, members=members_of("p", "q", placed="p")), cluster_with(p="b1").cluster
+    within = cluster.some_nodes([cluster.nodes.rows["a1"], cluster.nodes.rows["a2"]])
+    found = gang_runtime().generate_placements(gang, PODS, cluster, within)
+    assert found == Status.unschedulable("no feasible placements found")
+
+
 def respects_terms(gang: Gang, runtime: GangRuntime | None = None, /, *, cluster: Any = CLUSTER, **nodes: str) -> bool:
     by_uid = {f"uid-default-{name}": where for name, where in nodes.items()}
     return (runtime or gang_runtime()).respects_terms(gang, by_uid, cluster)

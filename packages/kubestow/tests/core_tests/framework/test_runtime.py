@@ -125,6 +125,13 @@ def test_permit_collects_the_plugins_that_delay_a_pod() -> None:
     assert fixture.observer.ended == [("Permit", Code.WAIT)]
 
 
+def test_permit_succeeds_without_a_plugin_that_delays_the_pod() -> None:
+    fixture = Fixture(returning("Free", PermitPlugin))
+    assert fixture.bindings.run_permit_plugins(*fixture.binding) == (SUCCESS, {})
+    assert fixture.observer.ended == [("Permit", Code.SUCCESS)]
+    assert fixture.observer.calls == [("Free", "Permit", None)]
+
+
 def test_a_rejection_at_permit_outweighs_a_delay() -> None:
     waiting = returning("Waiting", PermitPlugin, permit=lambda self, *_: Permission.wait(30))
     rejecting = returning("Rejecting", PermitPlugin, permit=lambda self, *_: Status.unschedulable("no"))
@@ -168,28 +175,42 @@ def test_pre_flight_leaves_out_the_plugins_without_work() -> None:
     fixture = Fixture(idle, returning("Busy", PreBindPlugin))
     flight = fixture.bindings.run_pre_bind_pre_flights(*fixture.binding)
     assert (flight.status, [plugin.name for plugin in flight.plugins]) == (SUCCESS, ["Busy"])
+    assert fixture.observer.ended == [("PreBindPreFlight", Code.SUCCESS)]
     assert Fixture(idle).bindings.run_pre_bind_pre_flights(*fixture.binding).status.code is Code.SKIP
 
 
-async def test_neighbours_that_allow_it_run_at_the_same_time() -> None:
+@pytest.mark.parametrize(
+    ("plugins", "groups"),
+    [("ABcD", ["AB", "c", "D"]), ("abCD", ["a", "b", "CD"]), ("aBcDE", ["a", "B", "c", "DE"])],
+)
+async def test_neighbours_that_allow_it_run_at_the_same_time(plugins: str, groups: list[str]) -> None:
+    """Those in capital letters allow it."""
     log: list[str] = []
 
-    def logging_(name: str, *, parallel: bool) -> type[Any]:
+    def logging_(name: str) -> type[Any]:
         async def pre_bind(self: Any, *arguments: Any) -> None:
             log.append(f"{name} begins")
             await asyncio.sleep(0)
             log.append(f"{name} ends")
 
         kind = returning(name, PreBindPlugin, pre_bind=pre_bind)
-        kind.parallel = parallel
+        kind.parallel = name.isupper()
         return kind
 
-    fixture = Fixture(*(logging_(name, parallel=name != "C") for name in "ABCD"))
+    fixture = Fixture(*map(logging_, plugins))
     assert (await pre_bind(fixture)).ok
-    assert log == [
-        *("A begins", "B begins", "A ends", "B ends"),
-        *("C begins", "C ends", "D begins", "D ends"),
-    ]
+    assert log == [f"{name} {what}" for group in groups for what in ("begins", "ends") for name in group]
+
+
+async def test_a_plugin_that_cancels_its_own_task_has_failed() -> None:
+    async def pre_bind_and_cancel(self: Any, *arguments: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    fixture = Fixture(returning("Cancels", PreBindPlugin, pre_bind=pre_bind_and_cancel))
+    assert await pre_bind(fixture) == Status(Code.ERROR, ('running PreBind plugin "Cancels": cancelled',), "Cancels")
 
 
 def hanging(name: str) -> type[Any]:
