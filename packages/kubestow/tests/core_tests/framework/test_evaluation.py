@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from core_tests.framework.cached_plugins import SEASON, CachedPlugin, find_best, harness_of
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState, PodsToActivate
 from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.event_registration import on
@@ -21,6 +26,8 @@ from kubestow.framework.interface import (
     PreFilterResult,
     PreScorePlugin,
     ScorePlugin,
+    Scores,
+    normalized,
 )
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.testing import PluginHarness, node, nodes, pod
@@ -214,6 +221,162 @@ def test_the_highest_total_and_whether_nodes_are_filtered_are_those_of_the_profi
     evaluations = harness.profiles["default-scheduler"].evaluations
     assert (evaluations.max_total, evaluations.has_filters) == (500, False)
     assert harness_with().profiles["default-scheduler"].evaluations.has_filters is True
+
+
+# -- normalized scores ---------------------------------------------------------------------------------------------
+
+
+class Seasonal(CachedPlugin, ScorePlugin):
+    """Scores nodes as the season says, by their row."""
+
+    name = "Seasonal"
+    events_to_register = (SEASON,)
+    raw: ClassVar[Sequence[int]] = ()
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        return np.array([self.raw[row] for row in nodes.row_numbers.tolist()], np.int64)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
+        return normalized(scores)
+
+
+class Empty(CachedPlugin, FilterPlugin):
+    """Rejects nodes with pods."""
+
+    name = "Empty"
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        return Verdict.rejecting(nodes.pod_count > 0, Status.unschedulable("has pods"))
+
+
+def test_the_best_rows_are_all_again_when_normalized_scores_become_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = harness_of(nodes(3), {Seasonal: 1})
+    info = harness.info(pod())
+    monkeypatch.setattr(Seasonal, "raw", (1, 5, 2))
+    assert find_best(harness, info) == ["node-1"]
+    monkeypatch.setattr(Seasonal, "raw", (0, 0, 0))
+    assert find_best(harness, info) == ["node-1"], "nothing has said that the season changes"
+    harness.cluster.record_change(SEASON.event, None)
+    assert find_best(harness, info) == ["node-0", "node-1", "node-2"]
+    monkeypatch.setattr(Seasonal, "raw", (0, 0, 5))
+    harness.cluster.record_change(SEASON.event, None)
+    assert find_best(harness, info) == ["node-2"]
+
+
+def test_scores_are_normalized_again_when_exactly_the_other_nodes_are_feasible(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = harness_of(nodes(4), {Empty: 1, Seasonal: 1})
+    info = harness.info(pod())
+    monkeypatch.setattr(Seasonal, "raw", (1, 2, 4, 3))
+    for name in ("node-0", "node-1"):
+        harness.cluster.put_pod(harness.info(pod(f"on-{name}", node=name)))
+    assert find_best(harness, info) == ["node-2"]
+    for before, after in (("node-0", "node-2"), ("node-1", "node-3")):
+        harness.cluster.remove_pod(f"uid-default-on-{before}")
+        harness.cluster.put_pod(harness.info(pod(f"on-{after}", node=after)))
+    assert find_best(harness, info) == ["node-1"]
+
+
+class CannotNormalize(CachedPlugin, ScorePlugin):
+    """Scores no node, and fails to normalize that."""
+
+    name = "CannotNormalize"
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        return np.zeros(len(nodes), np.int64)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
+        return scores + 101
+
+
+def test_normalization_is_checked_even_where_all_raw_scores_are_zero() -> None:
+    harness = harness_of(nodes(3), {CannotNormalize: 1})
+    info = harness.info(pod())
+    for _ in range(2):
+        with pytest.raises(PluginError, match="invalid score 101"):
+            find_best(harness, info)
+
+
+# -- filters and nominated pods ------------------------------------------------------------------------------------
+
+
+class FailsInCrowds(CachedPlugin, FilterPlugin):
+    """Fails on nodes with two pods."""
+
+    name = "FailsInCrowds"
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        crowded = nodes.pod_count >= 2
+        return Verdict.rejecting(crowded, Status.error("a crowd")) if crowded.any() else None
+
+
+def test_a_filter_that_fails_with_nominated_pods_on_a_node_ends_the_cycle_if_no_node_passes() -> None:
+    harness = harness_of(nodes(3), {FailsInCrowds: 1, Empty: 1})
+    info = harness.info(pod())
+    for number in range(3):
+        harness.cluster.put_pod(harness.info(pod(f"p{number}", node=f"node-{number}")))
+    assert evaluation(harness, info).find_feasible(info).error is None
+    harness.cluster.nominate(harness.info(pod("nominated")), "node-1")
+    found = evaluation(harness, info).find_feasible(info)
+    assert (found.count, found.passing.any()) == (0, False)
+    assert found.error == Status(Code.ERROR, ('running "FailsInCrowds" filter plugin: a crowd',), "FailsInCrowds")
+
+
+def test_a_filter_that_fails_with_nominated_pods_on_a_node_that_passes_without_them_ends_the_cycle() -> None:
+    harness = harness_of(nodes(3), {FailsInCrowds: 1})
+    info = harness.info(pod())
+    harness.cluster.put_pod(harness.info(pod("p", node="node-1")))
+    harness.cluster.nominate(harness.info(pod("nominated")), "node-1")
+    found = evaluation(harness, info).find_feasible(info)
+    assert found.error is not None and found.error.plugin == "FailsInCrowds"
+
+
+def test_nominated_pods_of_lower_priority_reject_no_node_and_leave_the_others_to_be_ranked() -> None:
+    harness = harness_of(nodes(3), {Empty: 1})
+    info = harness.info(pod(priority=5))
+    harness.cluster.nominate(harness.info(pod("lower", priority=4)), "node-1")
+    assert find_best(harness, info) == ["node-0", "node-1", "node-2"]
+    harness.cluster.nominate(harness.info(pod("equal", priority=5)), "node-2")
+    assert find_best(harness, info) == ["node-0", "node-1"]
+
+
+class InTurn(PreFilterPlugin, FilterPlugin):
+    """Runs on the nodes that have passed before, if there is anything to filter by."""
+
+    uncached = True
+    skips: ClassVar[bool] = False
+    tried: ClassVar[list[tuple[str, list[str]]]] = []
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        return Status.skip() if self.skips else None
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        self.tried.append((self.name, list(nodes.names)))
+        return Verdict.rejecting(np.array([name == f"not-{self.name}" for name in nodes.names]), Status.unschedulable())
+
+
+class FirstInTurn(InTurn):
+    name = "First"
+
+
+class SkippedInTurn(InTurn):
+    name = "Skipped"
+    skips = True
+
+
+class LastInTurn(InTurn):
+    name = "Last"
+
+
+def test_filters_in_turn_run_on_what_has_passed_unless_there_is_nothing_to_filter_by() -> None:
+    shown = [node("any"), node("not-First"), node("not-Skipped"), node("full")]
+    harness = harness_of(shown, dict.fromkeys((FirstInTurn, SkippedInTurn, LastInTurn, Empty), 1))
+    harness.cluster.put_pod(harness.info(pod("p", node="full")))
+    InTurn.tried.clear()
+    assert harness.feasible(pod()) == {"any", "not-Skipped"}
+    assert InTurn.tried == [
+        ("First", ["any", "not-First", "not-Skipped", "full"]),
+        ("Last", ["any", "not-Skipped", "full"]),
+    ]
 
 
 def test_the_plugins_of_a_cycle_share_the_pods_to_activate() -> None:

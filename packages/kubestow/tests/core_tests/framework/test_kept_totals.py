@@ -1,4 +1,4 @@
-"""Totals that are kept while single rows change: which rows are best, when they end, and for which pods there are any."""
+"""Totals that are kept while single rows change: which rows are best, what ends them, and which pods have them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from core_tests.framework.cached_plugins import NODES, PODS, SEASON, CachedPlugin, harness_of
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -15,7 +16,7 @@ from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.framework.evaluation.kept_totals import KeptTotals
-from kubestow.framework.event_registration import EventRegistration, Invalidation, on
+from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import (
     FilterPlugin,
     PermitPlugin,
@@ -26,26 +27,13 @@ from kubestow.framework.interface import (
     Scores,
 )
 from kubestow.framework.status import Status, Verdict
-from kubestow.testing import PluginHarness, node, pod
+from kubestow.testing import node, pod
 
-PODS = on(EventResource.ASSIGNED_POD, Action.ADD | Action.DELETE)
-NODES = on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL)
-SEASON = on(EventResource.STORAGE_CLASS, Action.UPDATE, invalidates=Invalidation.ALL)
 FULL, NO_ZONE = Status.unschedulable("two pods"), Status.unschedulable("no zone")
 ZONE = "topology.kubernetes.io/zone"
 
 
-class Cached(Plugin):
-    """A plugin whose results are the same for all pods."""
-
-    events_to_register: Sequence[EventRegistration] = (PODS,)
-    label_keys = ()
-
-    def signature(self, pod: PodInfo) -> tuple[()]:
-        return ()
-
-
-class Room(Cached, PreFilterPlugin, FilterPlugin):
+class Room(CachedPlugin, PreFilterPlugin, FilterPlugin):
     """Rejects nodes with two pods, by a form for rows too."""
 
     name = "Room"
@@ -60,7 +48,7 @@ class Room(Cached, PreFilterPlugin, FilterPlugin):
         return int(node.pod_count >= 2)
 
 
-class Zoned(Cached, FilterPlugin):
+class Zoned(CachedPlugin, FilterPlugin):
     """Rejects nodes without a zone, by arrays only."""
 
     name = "Zoned"
@@ -70,7 +58,7 @@ class Zoned(Cached, FilterPlugin):
         return Verdict.rejecting(nodes.label(ZONE) == 0, NO_ZONE)
 
 
-class Crowd(Cached, ScorePlugin):
+class Crowd(CachedPlugin, ScorePlugin):
     """Scores nodes by their pods, by a form for rows too."""
 
     name = "Crowd"
@@ -83,7 +71,7 @@ class Crowd(Cached, ScorePlugin):
         return 10 * node.pod_count
 
 
-class Size(Cached, ScorePlugin):
+class Size(CachedPlugin, ScorePlugin):
     """Scores nodes by their cores, by arrays only."""
 
     name = "Size"
@@ -93,7 +81,7 @@ class Size(Cached, ScorePlugin):
         return nodes.allocatable("cpu") // 1000
 
 
-class Level(Cached, ScorePlugin):
+class Level(CachedPlugin, ScorePlugin):
     """Has nothing to score, so what it normalizes is the same everywhere."""
 
     name = "Level"
@@ -106,7 +94,7 @@ class Level(Cached, ScorePlugin):
         return 100 - scores
 
 
-class Unasked(Cached, PreScorePlugin, ScorePlugin):
+class Unasked(CachedPlugin, PreScorePlugin, ScorePlugin):
     """Skips Score."""
 
     name = "Unasked"
@@ -143,12 +131,9 @@ class Fixture:
     def __init__(
         self, weights: dict[type[Plugin], int], sizes: Sequence[int] = (4, 8, 2, 8), *, others: int = 40
     ) -> None:
-        listed = [{"name": kind.name, "weight": weight} for kind, weight in weights.items()]
-        names = [{"name": "PrioritySort"}, *listed, {"name": "DefaultBinder"}]
         shown = [node(f"n{number:02}", cpu=str(size), zone="z") for number, size in enumerate(sizes)]
         shown += [node(f"other-{number}", cpu="1") for number in range(others)]
-        profile = {"plugins": {"multiPoint": {"disabled": [{"name": "*"}], "enabled": names}}}
-        self.harness = PluginHarness(shown, profile=profile, plugins=list(weights))
+        self.harness = harness_of(shown, weights)
         self.cluster = self.harness.cluster
         self.info = self.harness.info(pod("next"))
         self.evaluations = self.harness.profiles["default-scheduler"].evaluations
@@ -264,7 +249,7 @@ class Strict(Room):
     events_to_register = (PODS, SEASON)
 
 
-class Watchful(Cached, PreFilterPlugin):
+class Watchful(CachedPlugin, PreFilterPlugin):
     """Has PreFilter alone, which depends on pods."""
 
     name = "Watchful"
@@ -273,7 +258,7 @@ class Watchful(Cached, PreFilterPlugin):
         return None
 
 
-class SlowRoom(Cached, FilterPlugin):
+class SlowRoom(CachedPlugin, FilterPlugin):
     """The same as Room, by arrays only."""
 
     name = "SlowRoom"
@@ -282,7 +267,7 @@ class SlowRoom(Cached, FilterPlugin):
         return Verdict.rejecting(nodes.pod_count >= 2, FULL)
 
 
-class SlowCrowd(Cached, ScorePlugin):
+class SlowCrowd(CachedPlugin, ScorePlugin):
     """The same as Crowd, by arrays only."""
 
     name = "SlowCrowd"
@@ -369,7 +354,7 @@ class RelativeCrowd(SlowCrowd):
         return scores - scores.min()
 
 
-class OnlyPrepares(Cached, PreScorePlugin):
+class OnlyPrepares(CachedPlugin, PreScorePlugin):
     """Has PreScore and no Score."""
 
     name = "OnlyPrepares"
@@ -378,7 +363,7 @@ class OnlyPrepares(Cached, PreScorePlugin):
         return None
 
 
-class MayFail(Cached, FilterPlugin):
+class MayFail(CachedPlugin, FilterPlugin):
     """Says that it may have an error, and rejects no node."""
 
     name = "MayFail"
