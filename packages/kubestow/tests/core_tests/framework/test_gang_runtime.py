@@ -122,6 +122,8 @@ def test_the_end_of_an_attempt_is_reported_to_the_observer_and_to_the_plugin(cap
     assert told == [(GANG, GangOutcome.SCHEDULED, ""), (GANG, GangOutcome.ERROR, "no")]
     gang_runtime(kind).gang_attempt_ended(GANG, GangOutcome.ERROR, "unobserved", began=4.0, decided=None)
     assert told[2:] == [(GANG, GangOutcome.ERROR, "unobserved")]
+    gang_runtime(observer=observer).gang_attempt_ended(GANG, GangOutcome.ERROR, "no", began=0.0, decided=None)
+    assert observer.attempts[2:] == [("error", 0.0, None)], "in a profile that defines no gangs"
     failing = gang_runtime(plugin_with(GangPlugin, attempt_ended=fails), observer=observer)
     failing.gang_attempt_ended(GANG, GangOutcome.SCHEDULED, "", began=0.0, decided=0.0)
     assert caplog.messages == ["plugin 'Gangs' failed at Concluded: ValueError: boom"]
