@@ -151,6 +151,25 @@ def test_the_claim_for_extended_resources_is_found_by_its_pod() -> None:
     assert claims.extended_resource_claim("uid-p") is None
 
 
+def test_a_written_claim_that_is_observed_to_be_deleted_does_not_count() -> None:
+    cluster, claims = tracker(claim("a", version=1))
+    claims.assume_after_api_call(claim("a", D0, version=3))
+    assert claims.devices.is_allocated(D0)
+    cluster.catalog(ResourceClaim).remove("ns", "a")
+    assert not claims.devices.is_allocated(D0)
+    assert claims.get("ns", "a") is None
+
+
+def test_a_claim_for_extended_resources_is_that_of_its_controller_if_it_says_so() -> None:
+    owners = [OwnerReference(kind="Pod", name=name, uid=f"uid-{name}", controller=name == "p") for name in "opq"]
+    claimed = []
+    for annotated in ({}, {EXTENDED_RESOURCE_CLAIM: "false"}, {EXTENDED_RESOURCE_CLAIM: "true"}):
+        metadata = ObjectMeta(name="x", namespace="ns", uid="u", annotations=annotated, owner_references=owners)
+        _, claims = tracker(ResourceClaim(metadata=metadata))
+        claimed.append([name for name in "opq" if claims.extended_resource_claim(f"uid-{name}") is not None])
+    assert claimed == [[], [], ["p"]]
+
+
 def test_the_pools_that_changed_since_a_version_are_known_if_that_is_recent() -> None:
     devices = AllocatedDevices()
     claims = (claim(pool, DeviceID("driver", pool, "d")) for pool in ("one", "two"))

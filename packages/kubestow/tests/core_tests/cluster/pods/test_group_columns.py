@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -148,6 +149,39 @@ def test_the_columns_of_placed_groups_are_what_the_groups_define(
         groups.apply(*step)
         if number >= first_use:
             check_columns(groups)
+
+
+@pytest.mark.parametrize("column", ["is_in_group", "priority_of", "unit_of"])
+def test_each_column_is_as_long_as_that_of_the_pods(column: str) -> None:
+    expected = {"is_in_group": [True, False], "priority_of": [7, 5], "unit_of": [0, -1]}
+    groups = Groups()
+    groups.apply("put", "e", (1, {"all": {}}, 7))
+    groups.apply("pod", "e0", "n0")
+    for number in range(100):
+        groups.cluster.put_pod(groups.cluster.shapes.info(pod(f"other-{number}", priority=5, node="n0")))
+    table = groups.cluster.nodes.pod_table
+    slots = np.array([table.slot("uid-default-e0"), table.slot("uid-default-other-99")], np.intp)
+    assert getattr(groups.cluster.placed_groups, column)(slots).tolist() == expected[column]
+
+
+def test_a_pod_that_leaves_is_in_no_group_and_its_slot_may_be_that_of_another() -> None:
+    groups = Groups()
+    groups.apply("put", "e", (1, {"all": {}}, 7))
+    for name in ("e0", "e1"):
+        groups.apply("pod", name, "n0")
+    placed, table = groups.cluster.placed_groups, groups.cluster.nodes.pod_table
+    slots = np.array([table.slot(f"uid-default-{name}") for name in ("e0", "e1")], np.intp)
+    before = len(placed)
+    (unit,) = set(placed.unit_of(slots).tolist())
+    in_unit = placed.slots_of(unit).tolist()
+    assert {*slots.tolist()} <= {*in_unit}
+    groups.apply("end", "e1", "")
+    groups.apply("pod", "-0", "n0")
+    assert table.slot("uid-default--0") == slots[1]
+    assert len(placed) == before - 1
+    assert placed.is_in_group(slots).tolist() == [True, False]
+    assert (placed.priority_of(slots).tolist(), placed.unit_of(slots).tolist()) == ([7, 5], [unit, -1])
+    assert placed.slots_of(unit).tolist() == [slot for slot in in_unit if slot != slots[1]]
 
 
 def check_columns(groups: Groups) -> None:
