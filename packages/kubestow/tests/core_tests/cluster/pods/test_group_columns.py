@@ -167,6 +167,7 @@ def test_each_column_is_as_long_as_that_of_the_pods(column: str) -> None:
 def test_a_pod_that_leaves_is_in_no_group_and_its_slot_may_be_that_of_another() -> None:
     groups = Groups()
     groups.apply("put", "e", (1, {"all": {}}, 7))
+    groups.apply("end", "-0", "")
     for name in ("e0", "e1"):
         groups.apply("pod", name, "n0")
     placed, table = groups.cluster.placed_groups, groups.cluster.nodes.pod_table
