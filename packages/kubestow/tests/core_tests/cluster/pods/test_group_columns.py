@@ -157,11 +157,12 @@ def test_each_column_is_as_long_as_that_of_the_pods(column: str) -> None:
     groups = Groups()
     groups.apply("put", "e", (1, {"all": {}}, 7))
     groups.apply("pod", "e0", "n0")
+    placed = groups.cluster.placed_groups
     for number in range(100):
         groups.cluster.put_pod(groups.cluster.shapes.info(pod(f"other-{number}", priority=5, node="n0")))
     table = groups.cluster.nodes.pod_table
     slots = np.array([table.slot("uid-default-e0"), table.slot("uid-default-other-99")], np.intp)
-    assert getattr(groups.cluster.placed_groups, column)(slots).tolist() == expected[column]
+    assert getattr(placed, column)(slots).tolist() == expected[column]
 
 
 def test_a_pod_that_leaves_is_in_no_group_and_its_slot_may_be_that_of_another() -> None:
