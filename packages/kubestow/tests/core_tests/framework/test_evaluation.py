@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core_tests.framework.cached_plugins import SEASON, CachedPlugin, find_best, harness_of
+from core_tests.framework.cached_plugins import NODES, SEASON, CachedPlugin, find_best, harness_of
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.nodes.views import NodeRow, Nodes
@@ -17,6 +17,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState, PodsToActivate
 from kubestow.framework.evaluation.evaluation import Evaluation
+from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import (
     FilterPlugin,
@@ -29,6 +30,8 @@ from kubestow.framework.interface import (
     Scores,
     normalized,
 )
+from kubestow.framework.runtime.framework_runtime import FrameworkRuntime
+from kubestow.framework.runtime.plugin_caller import PluginObserver
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.testing import PluginHarness, node, nodes, pod
 
@@ -294,6 +297,158 @@ def test_normalization_is_checked_even_where_all_raw_scores_are_zero() -> None:
     for _ in range(2):
         with pytest.raises(PluginError, match="invalid score 101"):
             find_best(harness, info)
+
+
+class Larger(CachedPlugin, ScorePlugin):
+    """Scores nodes by their cores, in relation to the largest."""
+
+    name = "Larger"
+    events_to_register = (NODES,)
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        return nodes.allocatable("cpu")
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
+        return normalized(scores)
+
+
+class Busy(CachedPlugin, ScorePlugin):
+    """Scores nodes by their pods."""
+
+    name = "Busy"
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        return 10 * nodes.pod_count
+
+
+def test_the_totals_of_the_rows_that_change_keep_what_normalized_scores_have_added() -> None:
+    shown = [node(f"n{number:02}", cpu=str(8 if number == 20 else 4)) for number in range(24)]
+    harness = harness_of(shown, {Larger: 1, Busy: 2})
+    info = harness.info(pod())
+    assert find_best(harness, info) == ["n20"]
+    bests = []
+    for number, name in enumerate(("n03", "n03", "n03", "n20")):
+        harness.cluster.put_pod(harness.info(pod(f"p{number}", node=name)))
+        bests.append(find_best(harness, info))
+    assert bests == [["n20"], ["n20"], ["n03"], ["n20"]], "each pod adds 20 to the 50 and 100 of a node"
+
+
+# -- cycles --------------------------------------------------------------------------------------------------------
+
+
+class Points(PluginObserver):
+    """Records the extension points that have ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[str, Code]] = []
+
+    def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
+        self.ended.append((extension_point, code))
+
+
+@pytest.mark.parametrize(
+    ("plugins", "ended"),
+    [
+        ((), [("PreFilter", Code.SUCCESS), ("Filter", Code.SUCCESS), ("Score", Code.SUCCESS)]),
+        ((Another, FirstTwo), [("PreFilter", Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]),
+        ((Fails,), [("PreFilter", Code.SUCCESS), ("Filter", Code.ERROR)]),
+    ],
+)
+def test_the_extension_points_of_a_cycle_are_observed(
+    plugins: tuple[type[Plugin], ...], ended: list[tuple[str, Code]]
+) -> None:
+    harness, observer = harness_with(*plugins), Points()
+    runtime = FrameworkRuntime(harness.profiles["default-scheduler"].runtime.plugins, observer=observer)
+    info = harness.info(pod())
+    of_pod = EvaluationCache(runtime, harness.cluster).of(info)
+    found = of_pod.find_feasible(info)
+    if found.count:
+        of_pod.find_best(info, found)
+    assert observer.ended == ended
+
+
+def test_an_evaluation_that_is_used_again_follows_the_cluster() -> None:
+    harness = harness_of(nodes(3), {Empty: 1, Busy: 1})
+    info = harness.info(pod())
+    of_pod = evaluation(harness, info)
+    assert of_pod.find_feasible(info).passing.tolist() == [True] * 3
+    for number, name in enumerate(("node-1", "node-2")):
+        harness.cluster.put_pod(harness.info(pod(f"p{number}", node=name)))
+        assert of_pod.find_feasible(info).count == 2 - number
+
+
+def test_whether_only_the_nominated_node_was_tried_is_known() -> None:
+    harness = harness_of(nodes(3), {Empty: 1})
+    found = []
+    for nominated in ("", "node-1", "unknown"):
+        info = harness.info(pod(nominated=nominated))
+        feasibility = evaluation(harness, info).find_feasible(info)
+        found.append((feasibility.tried_nominated_node_only, feasibility.count))
+    harness.cluster.put_pod(harness.info(pod("p", node="node-1")))
+    info = harness.info(pod(nominated="node-1"))
+    feasibility = evaluation(harness, info).find_feasible(info)
+    found.append((feasibility.tried_nominated_node_only, feasibility.count))
+    assert found == [(False, 3), (True, 1), (False, 3), (False, 2)]
+
+
+def test_capacity_is_that_of_the_nodes_in_a_part_of_the_cluster() -> None:
+    harness = harness_with(FirstTwo)
+    info = harness.info(pod(cpu="2"))
+    part = np.array([False, True, True, False])
+    found = [evaluation(harness, info).capacity(info, 9, within) for within in (None, part)]
+    counts = [[] if each is None else each.on(harness.cluster.all_nodes()).tolist() for each in found]
+    assert counts == [[2, 2, 0, 0], [0, 2, 0, 0]]
+
+
+class Writes(PreFilterPlugin):
+    """Leaves its name in the state of the cycle."""
+
+    name = "Writes"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        state.put(self.name)
+        return None
+
+
+class Rejects(PreFilterPlugin):
+    """Rejects all pods, with a number in the state of the cycle."""
+
+    name = "Rejects"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        state.put(7)
+        return Status.unresolvable("never")
+
+
+class WritesLater(PreFilterPlugin):
+    """Leaves a fraction in the state of the cycle."""
+
+    name = "WritesLater"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        state.put(0.5)
+        return None
+
+
+@pytest.mark.parametrize("rejects", [False, True])
+def test_the_state_of_a_cycle_has_what_the_plugins_have_left_that_were_called(rejects: bool) -> None:
+    kinds = (Writes, Rejects, WritesLater) if rejects else (Writes, WritesLater)
+    harness = harness_of(nodes(2), dict.fromkeys(kinds, 1))
+    info = harness.info(pod())
+    of_pod = evaluation(harness, info)
+    assert (of_pod.find_feasible(info).count == 0) == rejects
+    state = of_pod.state()
+    found = [state.get(kind) for kind in (str, int, float)]
+    assert found == (["Writes", 7, None] if rejects else ["Writes", None, 0.5])
+
+
+def test_a_node_is_rejected_by_the_first_filter_only() -> None:
+    shown = [node("both", cpu="1", unschedulable=True), node("full", cpu="1"), node("cordoned", unschedulable=True)]
+    harness = PluginHarness(shown)
+    info = harness.info(pod(cpu="2", node_selector={"disk": "ssd"}))
+    diagnosis = evaluation(harness, info).find_feasible(info).diagnose()
+    rejected = {rejection.plugin: rejection.where.tolist() for rejection in diagnosis.rejections}
+    assert rejected == {"NodeUnschedulable": [True, False, True], "NodeAffinity": [False, True, False]}
 
 
 # -- filters and nominated pods ------------------------------------------------------------------------------------

@@ -420,6 +420,6 @@ def test_a_plugin_that_breaks_its_contract_on_a_row_raises() -> None:
     assert fixture.keep()
     fixture.place(1)
     assert fixture.find_best() == [1]
-    fixture.place(1)
+    fixture.place(0, 1)
     with pytest.raises(PluginError, match="invalid score 120"):
         fixture.find_best()

@@ -153,6 +153,24 @@ def test_post_filter_calls_as_many_plugins_as_the_caller_wants() -> None:
     assert fixture.observer.ended == [("PostFilter", Code.UNSCHEDULABLE)]
 
 
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        (PostFilterResult(5), "returned int, expected a Status or None"),  # type: ignore[arg-type]
+        (PostFilterResult(None), "returned a PostFilterResult without a status"),  # type: ignore[arg-type]
+        (Status.unschedulable("no"), "returned Status, expected a PostFilterResult"),
+        (PostFilterResult(SUCCESS, nominated_node_name=5), "nominated_node_name must be the name of a node or None"),  # type: ignore[arg-type]
+        (PostFilterResult(SUCCESS, victims=("a",)), "victims and lower_priority_nominated must be tuples of PodInfo"),  # type: ignore[arg-type]
+        (PostFilterResult(SUCCESS, lower_priority_nominated=[]), "victims and lower_priority_nominated must be tuples"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_result_of_post_filter_that_breaks_the_contract_raises(result: Any, problem: str) -> None:
+    fixture = Fixture(returning("Broken", PostFilterPlugin, post_filter=lambda self, *_: result))
+    found: Any = None
+    with pytest.raises(PluginError, match=f"plugin 'Broken' failed at PostFilter: {problem}"):
+        list(fixture.runtime.run_post_filter_plugins(CycleState(), fixture.pod, found, found))
+
+
 def test_a_post_filter_plugin_that_fails_raises() -> None:
     fixture = Fixture(returning("Broken", PostFilterPlugin, post_filter=fails))
     found: Any = None
@@ -358,6 +376,24 @@ def test_the_time_of_slow_calls_is_summed_whether_or_not_they_fail(seconds: floa
         assert caller.slow_calls == ({("Slow", point): noted} if noted else {})
 
 
+@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize(("seconds", "noted"), [(0.03125, 0.0), (0.0625, 0.125)])
+def test_the_time_of_slow_calls_for_a_status_is_summed_too(seconds: float, noted: float, answers: bool) -> None:
+    clock = Clock()
+    clock.time = 1000.0
+
+    def take_time(self: Any, *arguments: Any) -> None:
+        clock.time += seconds
+        if not answers:
+            fails()
+
+    plugins = Fixture(returning("Slow", PreEnqueuePlugin, pre_enqueue=take_time)).runtime.plugins
+    queueing = QueueingRuntime(plugins, monotonic=clock, observer=Recorder())
+    for _ in range(2):
+        assert queueing.run_pre_enqueue_plugins(Fixture().pod).ok == answers
+    assert queueing.slow_calls == ({("Slow", "PreEnqueue"): noted} if noted else {})
+
+
 def test_the_calls_of_an_attempt_are_observed_by_the_observer_of_that_attempt() -> None:
     class OfAttempts(Recorder):
         of_attempt = Recorder()
@@ -391,6 +427,35 @@ def test_the_results_for_single_rows_are_ints(results: list[Any]) -> None:
     (plugin,) = fixture.runtime.plugins.filter
     with pytest.raises(PluginError, match=f"returned {type(results[0]).__name__}, expected an int for node n"):
         fixture.runtime.run_filter_plugin_on_rows(plugin, CycleState(), fixture.pod, row)
+
+
+def test_the_node_that_has_no_int_is_named() -> None:
+    fixture = Fixture(returning("Keyed", FilterPlugin, filter_rows=lambda self, *_: [3, 0.5, None]))
+    for name in ("second", "third"):
+        fixture.harness.cluster.add_node(node(name))
+    rows = NodeRows(fixture.harness.cluster.nodes, [0, 1, 2])
+    (plugin,) = fixture.runtime.plugins.filter
+    with pytest.raises(PluginError, match="returned float, expected an int for node second"):
+        fixture.runtime.run_filter_plugin_on_rows(plugin, CycleState(), fixture.pod, rows)
+
+
+@pytest.mark.parametrize("results", [[], [1, 2], (1,), None])
+def test_there_is_one_result_for_each_row(results: Any) -> None:
+    fixture = Fixture(returning("Keyed", FilterPlugin, filter_rows=lambda self, *_: results))
+    row = NodeRows(fixture.harness.cluster.nodes, [0])
+    (plugin,) = fixture.runtime.plugins.filter
+    with pytest.raises(PluginError, match=f"returned {type(results).__name__}, expected a list with 1 numbers"):
+        fixture.runtime.run_filter_plugin_on_rows(plugin, CycleState(), fixture.pod, row)
+
+
+def test_plugins_have_no_results_for_rows_unless_they_implement_them() -> None:
+    kind = type("Plain", (FilterPlugin, ScorePlugin), {"name": "Plain", "filter": fails, "score": fails})
+    fixture = Fixture(kind)
+    plugin: Any = fixture.runtime.plugins.filter[0]
+    row = NodeRows(fixture.harness.cluster.nodes, [0])
+    for run in (fixture.runtime.run_filter_plugin_on_rows, fixture.runtime.run_score_plugin_on_rows):
+        with pytest.raises(PluginError, match="NotImplementedError"):
+            run(plugin, CycleState(), fixture.pod, row)
 
 
 @pytest.mark.parametrize(("is_sampling", "seconds"), [(True, 2.0), (False, 0.0)])
