@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kubestow.api.core import ContainerImage
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action
-from kubestow.cluster.nodes.columns import Columns, Images
+from kubestow.cluster.nodes.columns import Columns, Images, InternedColumn
 from kubestow.cluster.nodes.table import NodeTable, difference
 from kubestow.cluster.nodes.views import single_node
 from kubestow.cluster.pods.shapes import PodInfo
@@ -30,6 +31,22 @@ def test_columns_keep_their_values_while_rows_are_added_and_are_filled_for_new_o
     columns.append_row()
     assert column.values.tolist() == [*range(100), -1]
     assert column.readonly.tolist() == column.values.tolist()
+
+
+def test_values_that_no_row_has_any_more_are_dropped_and_the_default_never_is() -> None:
+    columns = Columns()
+    column = InternedColumn[str](columns, "default")
+    for _ in range(3):
+        columns.append_row()
+    for number in range(1000):
+        column.set(0, f"first {number}")
+        column.set(1, f"second {number // 2}")
+        column.set(2, "always")
+    assert len(column.values) < 500
+    assert column.map(lambda value: value, np.object_, slice(0, 3)).tolist() == ["first 999", "second 499", "always"]
+    columns.append_row()
+    assert column.map(len, np.int64, slice(0, 4)).tolist() == [9, 10, 6, 7]
+    assert column.values[0] == "default"
 
 
 def test_the_order_takes_a_node_of_each_zone_in_turn_also_after_one_was_removed() -> None:
