@@ -193,6 +193,18 @@ def test_a_table_is_revised_by_changes_of_labels_and_taints(changed: dict[str, A
     assert (table.revision > revision, table.structure > structure) == (True, True)
 
 
+def test_the_order_in_which_nodes_were_added_is_kept_while_rows_move() -> None:
+    table = NodeTable()
+    for name in "cab":
+        table.add(node(name))
+    table.remove("c")
+    table.add(node("d"))
+    table.update(node("a", cpu="8"))
+    order = table.sequence.values.argsort().tolist()
+    assert [table.names[row] for row in order] == ["a", "b", "d"]
+    assert len(set(table.sequence.values.tolist())) == 3
+
+
 def test_names_are_ranked_in_the_order_of_their_text() -> None:
     table = NodeTable()
     for name in ("b", "a", "c"):

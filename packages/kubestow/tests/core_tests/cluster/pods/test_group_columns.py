@@ -151,6 +151,25 @@ def test_the_columns_of_placed_groups_are_what_the_groups_define(
             check_columns(groups)
 
 
+def test_pods_that_come_before_their_group_count_once_there_is_one(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(gates=FeatureGates({"GenericWorkload": True}, minor=Minor(37)))
+    top = composite("top", 1)
+    cluster.catalog(CompositePodGroup).put(top)
+    readiness = cluster.group_readiness
+    found = []
+    for made in (member("p", "g"), member("q", "g", gates=["wait"])):
+        cluster.observe_pod(cluster.shapes.info(made))
+        found.append((readiness.is_ready(top), readiness.has_gated(top)))
+    cluster.catalog(PodGroup).put(group("g", 1, parentCompositePodGroupName="top"))
+    found.append((readiness.is_ready(top), readiness.has_gated(top)))
+    cluster.end_pod("uid-default-p")
+    found.append((readiness.is_ready(top), readiness.has_gated(top)))
+    cluster.catalog(PodGroup).remove("default", "g")
+    found.append((readiness.is_ready(top), readiness.has_gated(top)))
+    assert found == [(False, False), (False, False), (True, True), (False, True), (False, False)]
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("column", ["is_in_group", "priority_of", "unit_of"])
 def test_each_column_is_as_long_as_that_of_the_pods(column: str) -> None:
     expected = {"is_in_group": [True, False], "priority_of": [7, 5], "unit_of": [0, -1]}

@@ -77,3 +77,13 @@ def test_the_groups_of_kubernetes_are_those_of_the_version(minor: int, api: PodG
     cluster.observe_pod(cluster.shapes.info(pod("p", spec=spec)))
     name = "g" if api is KUBERNETES else "w/g/0"
     assert list(cluster.pod_groups) == [PodGroupName(api.name, "default", name)]
+
+
+def test_a_pod_in_no_group_joins_none() -> None:
+    cluster = Cluster()
+    assert cluster.observe_pod(cluster.shapes.info(pod("p"))) is False
+    assert cluster.observe_pod(cluster.shapes.info(member("p"))) is True
+    assert cluster.observe_pod(cluster.shapes.info(pod("p"))) is False
+    assert cluster.observe_pod(cluster.shapes.info(member("p"))) is True
+    cluster.end_pod("uid-default-p")
+    assert len(cluster.pod_groups) == 0

@@ -152,3 +152,14 @@ def test_pods_of_different_controllers_have_different_shapes(change: dict[str, A
     assert (shapes.shape(owned("web-2", msgspec.structs.replace(SET, **change))) is first) == is_same
     assert shapes.shape(owned("alone")) is not first
     assert first.controller is not None and first.controller.name == "web"
+
+
+@pytest.mark.parametrize(("owners", "owners_later"), [((), (SET,)), ((SET,), ())])
+def test_a_pod_that_gets_or_loses_a_controller_has_another_shape(
+    owners: tuple[OwnerReference, ...], owners_later: tuple[OwnerReference, ...]
+) -> None:
+    shapes = Shapes()
+    before = shapes.info(owned("web-1", *owners))
+    later = shapes.info(owned("web-1", *owners_later), before)
+    assert later.shape is not before.shape
+    assert (later.shape.controller is None) == (not owners_later)

@@ -122,7 +122,12 @@ def test_what_is_known_of_all_pods_includes_those_that_have_been_added() -> None
     assert list(table([info("a")]).resources) == ["cpu"]
     assert table([info("a")]).requested("cpu").sum() == 1000
     assert [shape for shape in table([info("a")]).shapes.by_number if shape] == [info("a").shape]
-    assert table([info("a", cpu="1e16"), info("b", cpu="-1"), info("c")]).extreme_pods == 2
+    pods = table([info("a", cpu="1e16"), info("b", cpu="-1"), info("c")])
+    numbers = [pods.extreme_pods]
+    for name in "cab":
+        pods.remove(0, info(name).uid)
+        numbers.append(pods.extreme_pods)
+    assert numbers == [2, 2, 1, 0]
 
 
 def test_resources_that_no_pod_requests_any_more_give_way_to_others() -> None:
