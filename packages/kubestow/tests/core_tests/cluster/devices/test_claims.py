@@ -187,6 +187,22 @@ def test_the_pools_that_changed_since_a_version_are_known_if_that_is_recent() ->
     assert devices.pools_changed_since(devices.version - 1) == {("driver", "two")}
 
 
+def test_versions_grow_however_many_pools_there_have_been() -> None:
+    devices, kept = AllocatedDevices(), claim("kept", DeviceID("driver", "kept", "d"))
+    devices.count(kept.status.allocation or AllocationResult(), +1)
+    version_of_kept = devices.pool_version("driver", "kept")
+    for number in range(3000):
+        pool = f"pool-{number % 1500}"
+        allocation = claim("c", DeviceID("driver", pool, "d")).status.allocation or AllocationResult()
+        for sign in (+1, -1):
+            before, version = devices.pool_version("driver", pool), devices.version
+            devices.count(allocation, sign)
+            assert devices.pool_version("driver", pool) > before
+            assert devices.pools_changed_since(version) == {("driver", pool)}
+            assert devices.pools_changed_since(devices.version) == set()
+    assert devices.pool_version("driver", "kept") == version_of_kept
+
+
 def test_the_version_of_a_pool_grows_with_every_change() -> None:
     cluster, claims = tracker()
     before = claims.devices.pool_version("driver", "pool")

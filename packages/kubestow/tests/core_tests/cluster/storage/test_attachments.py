@@ -228,6 +228,13 @@ def test_a_volume_of_a_migrated_plugin_counts_for_its_driver_if_it_has_a_handle(
     assert counts(cluster, "cinder.csi.openstack.org") == [1]
 
 
+def test_the_volumes_of_a_pod_are_those_that_are_ever_attached() -> None:
+    cluster = cluster_of("a", x=csi("x"), local=volume("pv-local", source={"local": {"path": "/data"}}))
+    info = using(cluster, "p", "local", "x")
+    found = list(cluster.volumes.resolver.resolve(info))
+    assert [resolved.volume for resolved in found] == [CSIVolume(DRIVER, "x")]
+
+
 @pytest.mark.parametrize("handle", ["", "v"])
 @pytest.mark.parametrize("driver", ["", DRIVER])
 def test_a_csi_volume_counts_if_it_has_a_driver_and_a_handle(driver: str, handle: str) -> None:
@@ -267,7 +274,7 @@ def test_the_volumes_of_a_pod_that_has_left_do_not_follow_their_claims() -> None
     assert counts(cluster) == [0]
 
 
-def test_each_of_several_attachments_of_a_volume_follows_it() -> None:
+def test_each_of_several_attachments_of_a_volume_follows_it(caplog: pytest.LogCaptureFixture) -> None:
     cluster = cluster_of("a", "b", x=csi("x"))
     name, attachments = f"pv-x-{DRIVER}", cluster.catalog(VolumeAttachment)
     for where in "ab":
@@ -283,6 +290,7 @@ def test_each_of_several_attachments_of_a_volume_follows_it() -> None:
     assert counts(cluster) == [1, 0]
     attachments.remove("", "at-b")
     assert counts(cluster) == [0, 0]
+    assert caplog.messages == []
 
 
 def test_a_volume_that_is_attached_and_mounted_counts_until_it_is_neither() -> None:

@@ -236,3 +236,37 @@ def test_reserved_volumes_decide_for_the_nodes_one_after_another() -> None:
     assert matched(cluster, wanted) == [[None], ["pv-2"]]
     catalog.remove("", "pv-2")
     assert matched(cluster, wanted) == [["free"], ["free"]]
+
+
+def test_a_volume_is_not_taken_twice_where_a_reserved_one_is_taken_already() -> None:
+    cluster = Cluster()
+    for zone in "ab":
+        cluster.add_node(node(f"n-{zone}", zone=zone))
+    for pv in (volume("mine", zone="a", claim="c"), volume("free-1"), volume("free-2")):
+        cluster.catalog(PersistentVolume).put(pv)
+    mine, other = claim("c"), claim("d")
+    assert matched(cluster, mine, other, other) == [["mine", "free-1", "free-2"], [None, "free-1", "free-2"]]
+    assert matched(cluster, other, mine, other) == [["free-1", "mine", "free-2"], ["free-1", None, "free-2"]]
+    assert matched(cluster, mine, mine, other)[0] == ["mine", "free-1", "free-2"]
+
+
+def test_a_volume_that_comes_back_is_as_it_is_now() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    catalog = cluster.catalog(PersistentVolume)
+    catalog.put(volume("other", modes=["ReadOnlyMany"]))
+    catalog.put(volume("pv", modes=["ReadWriteOnce"]))
+    wanted = claim("c", modes=["ReadWriteOnce"])
+    assert matched(cluster, wanted) == [["pv"]]
+    for modes, version, expected in (
+        (["ReadWriteOnce", "ReadOnlyMany"], "2", "pv"),
+        (["ReadOnlyMany"], "3", None),
+        (["ReadWriteOnce"], "4", "pv"),
+    ):
+        catalog.put(volume("pv", modes=modes, claim="someone"))
+        assert matched(cluster, wanted) == [[None]]
+        catalog.put(volume("pv", modes=modes, metadata={"resourceVersion": version}))
+        assert matched(cluster, wanted) == [[expected]]
+        if expected is not None:
+            match = cluster.volumes.available.matching(cluster.all_nodes()).match(wanted, requirements_of(wanted))
+            assert match.volumes[match.numbers.item()].metadata.resource_version == version

@@ -157,6 +157,33 @@ def test_terms_are_removed_with_the_last_pod_that_carries_them() -> None:
     assert cluster.carried_terms.version_for(carriers[0].shape.index_keys) > before
 
 
+def test_terms_that_may_select_any_pod_are_those_for_every_pod() -> None:
+    cluster = Cluster()
+    anywhere = {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": ZONE}
+    of_app = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": ZONE}
+    terms = cluster.carried_terms
+    keys = {app: cluster.shapes.info(pod("p", labels={"app": app})).shape.index_keys for app in "ab"}
+    before = {app: terms.version_for(keys[app]) for app in "ab"}
+    found = [{app: (len(terms.terms_for(keys[app])), terms.has_terms_for(keys[app])) for app in "ab"}]
+    for number, term in enumerate((anywhere, of_app)):
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        cluster.put_pod(cluster.shapes.info(pod(f"carrier-{number}", node="n", affinity=affinity)))
+        found.append({app: (len(terms.terms_for(keys[app])), terms.has_terms_for(keys[app])) for app in "ab"})
+        assert all(terms.version_for(keys[app]) > before[app] for app in ("ab" if term is anywhere else "a"))
+    for number in (0, 1, 0):
+        cluster.remove_pod(f"uid-default-carrier-{number}")
+        found.append({app: (len(terms.terms_for(keys[app])), terms.has_terms_for(keys[app])) for app in "ab"})
+    none, one, two = (0, False), (1, True), (2, True)
+    assert found == [
+        {"a": none, "b": none},
+        {"a": one, "b": one},
+        {"a": two, "b": one},
+        {"a": one, "b": none},
+        {"a": none, "b": none},
+        {"a": none, "b": none},
+    ]
+
+
 def test_another_shape_with_terms_that_are_carried_already_is_no_event_of_terms() -> None:
     cluster = Cluster()
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE}]}}
@@ -267,6 +294,16 @@ def test_a_counter_counts_without_listeners_and_tells_those_that_it_has() -> Non
     assert (by_zone.by_domain.tolist(), by_host.by_domain.tolist()) == ([0, 1], [0, 0, 1])
     place(cluster, "q", "n")
     assert (by_zone.by_domain.tolist(), by_host.by_domain.tolist()) == ([0, 2], [0, 1, 1])
+
+
+def test_a_counter_that_counts_no_pod_has_counted_none() -> None:
+    cluster = cluster_with("n")
+    counter = cluster.counter("no pod", lambda shape: 0)
+    place(cluster, "p", "n")
+    assert not counter.has_counted
+    cluster.remove_pod("uid-default-p")
+    assert not counter.has_counted
+    assert counter.by_row.tolist() == [0]
 
 
 @pytest.mark.parametrize("nodes_before", range(4))
