@@ -472,7 +472,7 @@ def test_a_filter_that_fails_with_nominated_pods_on_a_node_ends_the_cycle_if_no_
     assert evaluation(harness, info).find_feasible(info).error is None
     harness.cluster.nominate(harness.info(pod("nominated")), "node-1")
     found = evaluation(harness, info).find_feasible(info)
-    assert (found.count, found.passing.any()) == (0, False)
+    assert found.count == 0 and not found.passing.any()
     assert found.error == Status(Code.ERROR, ('running "FailsInCrowds" filter plugin: a crowd',), "FailsInCrowds")
 
 

@@ -137,7 +137,9 @@ class Preempting(PostFilterPlugin, GangPreemptionPlugin):
 
 
 def test_a_failure_names_the_extension_point_of_gangs(caplog: pytest.LogCaptureFixture) -> None:
-    methods = dict.fromkeys(("gang_of", "preempts_as_a_whole", "evictable_units", "place_gang", "placements"), fails)
+    methods: dict[str, Any] = dict.fromkeys(
+        ("gang_of", "preempts_as_a_whole", "evictable_units", "place_gang", "placements"), fails
+    )
     kinds = (GangPlugin, Preempting, GangPlacementPlugin, PlacementGeneratePlugin)
     observer = GangObserver()
     runtime = gang_runtime(plugin_with(*kinds, **methods), observer=observer)

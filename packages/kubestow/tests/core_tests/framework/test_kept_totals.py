@@ -342,7 +342,7 @@ class Relative(Size):
     name = "Relative"
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
-        return scores - scores.min()
+        return scores - int(scores.min())
 
 
 class RelativeCrowd(SlowCrowd):
@@ -351,7 +351,7 @@ class RelativeCrowd(SlowCrowd):
     name = "RelativeCrowd"
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
-        return scores - scores.min()
+        return scores - int(scores.min())
 
 
 class OnlyPrepares(CachedPlugin, PreScorePlugin):

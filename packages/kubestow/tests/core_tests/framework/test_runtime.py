@@ -285,10 +285,14 @@ async def test_a_broken_contract_at_pre_bind_is_reported_as_one_of_pre_bind() ->
 
 
 async def test_bind_plugins_are_asked_until_one_does_not_skip_the_pod() -> None:
-    asked = []
+    asked: list[str] = []
 
     def answering(name: str, status: Status | None) -> type[Any]:
-        return returning(name, BindPlugin, bind=lambda self, *_: asked.append(name) or status)
+        def bind(self: Any, *arguments: Any) -> Status | None:
+            asked.append(name)
+            return status
+
+        return returning(name, BindPlugin, bind=bind)
 
     fixture = Fixture(answering("Skips", Status.skip()), answering("Binds", None), answering("Later", None))
     assert await fixture.bindings.run_bind_plugins(*fixture.binding) == SUCCESS

@@ -78,8 +78,8 @@ def test_pods_with_a_weight_have_one_of_the_keys(
 
 def test_the_namespaces_of_terms_are_listed_unless_one_selects_them_by_labels() -> None:
     in_two = term(selecting("app", "web"), "ns", "other")
-    assert PodAffinityTerms(required=(WEB,), required_anti=(in_two,)).namespaces == {"ns", "other"}
-    assert PodAffinityTerms(preferred=((3, DB),)).namespaces == {"ns"}
+    assert PodAffinityTerms(required=(WEB,), required_anti=(in_two,)).namespaces == frozenset({"ns", "other"})
+    assert PodAffinityTerms(preferred=((3, DB),)).namespaces == frozenset({"ns"})
     assert PodAffinityTerms(required=(WEB,), preferred=((-1, OF_TEAM),)).namespaces is None
     assert PodAffinityTerms(required_anti=(ANY,)).namespaces is None
     assert PodAffinityTerms().namespaces == frozenset()
@@ -88,8 +88,10 @@ def test_the_namespaces_of_terms_are_listed_unless_one_selects_them_by_labels() 
 def test_the_keys_of_terms_are_those_of_their_labels_and_topologies() -> None:
     in_rack = term(selecting("tier", "fast"), "ns", topology_key="rack")
     terms = PodAffinityTerms(required=(WEB,), required_anti=(in_rack,), preferred=((1, OF_TEAM), (-1, DB)))
-    assert (terms.label_keys, terms.topology_keys) == ({"app", "tier"}, {"zone", "rack"})
-    assert (terms.required_topology_keys, terms.required_anti_topology_keys) == ({"zone"}, {"rack"})
+    assert terms.label_keys == {"app", "tier"}
+    assert terms.topology_keys == {"zone", "rack"}
+    assert terms.required_topology_keys == {"zone"}
+    assert terms.required_anti_topology_keys == {"rack"}
     assert list(terms) == [WEB, in_rack, OF_TEAM, DB]
     assert [bool(each) for each in (terms, PodAffinityTerms(), PodAffinityTerms(preferred=((1, WEB),)))] == [
         *(True, False, True)
@@ -114,7 +116,7 @@ def test_namespaces_that_are_selected_by_labels_are_listed_once_these_are_known(
     namespaces = {"x": {"team": "a"}, "y": {"team": "b"}, "z": {"team": "a"}}
     terms = PodAffinityTerms(required=(OF_TEAM, WEB), problems=("p",))
     (resolved, kept) = terms.resolved(namespaces, matches_without_labels=True).required
-    assert (resolved.namespaces, resolved.namespace_selector) == ({"x", "z"}, NOTHING)
+    assert (resolved.namespaces, resolved.namespace_selector) == (frozenset({"x", "z"}), NOTHING)
     assert kept == WEB
     without = term(EVERYTHING, "ns", within=Selector((Requirement("team", "DoesNotExist"),)))
     for matches, rest in ((True, EVERYTHING), (False, NOTHING)):
@@ -123,7 +125,7 @@ def test_namespaces_that_are_selected_by_labels_are_listed_once_these_are_known(
             .resolved({**namespaces, "none": {}}, matches_without_labels=matches)
             .required
         )
-        assert (resolved.namespaces, resolved.namespace_selector) == ({"ns", "none"}, rest)
+        assert (resolved.namespaces, resolved.namespace_selector) == (frozenset({"ns", "none"}), rest)
     assert PodAffinityTerms(required=(ANY,)).resolved(namespaces, matches_without_labels=True).required == (ANY,)
     listed = PodAffinityTerms(required=(WEB,))
     assert listed.resolved(namespaces, matches_without_labels=True) is listed

@@ -203,7 +203,8 @@ def using(cluster: Cluster, name: str, *claims: str, on: str = "") -> PodInfo:
 
 
 def counts(cluster: Cluster, driver: str = DRIVER) -> list[int]:
-    return cluster.volumes.attached.count(cluster.all_nodes(), driver).tolist()
+    numbers: list[int] = cluster.volumes.attached.count(cluster.all_nodes(), driver).tolist()
+    return numbers
 
 
 def test_an_unbound_claim_counts_for_the_driver_of_its_class_while_there_is_one() -> None:
@@ -365,7 +366,8 @@ def test_hypothetical_changes_of_pods_change_what_is_attached() -> None:
 def _mounted(cluster: Cluster, nodes: HypotheticalNodes, handle: str) -> list[bool]:
     mounted = cluster.volumes.attached.mounted(nodes, CSIVolume(DRIVER, handle))
     assert mounted is not None
-    return mounted.tolist()
+    where: list[bool] = mounted.tolist()
+    return where
 
 
 def test_the_first_problem_with_the_volumes_of_a_node_is_that_of_its_pods_after_the_change() -> None:

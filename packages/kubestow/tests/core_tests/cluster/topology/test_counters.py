@@ -248,8 +248,8 @@ def test_a_pod_has_a_selected_index_key_exactly_if_it_may_be_selected() -> None:
     assert not index_keys & (selected_index_keys(frozenset({"other"}), selecting("app", "web")) or set())
 
 
-def place(cluster: Cluster, name: str, where: str, app: str = "a", **fields: str) -> str:
-    info = cluster.shapes.info(pod(name, labels={"app": app}, node=where, **fields))
+def place(cluster: Cluster, name: str, where: str, app: str = "a", *, cpu: str | None = None) -> str:
+    info = cluster.shapes.info(pod(name, labels={"app": app}, node=where, cpu=cpu))
     cluster.put_pod(info)
     return info.uid
 
