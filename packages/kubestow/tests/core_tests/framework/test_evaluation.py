@@ -430,6 +430,29 @@ class WritesLater(PreFilterPlugin):
         return None
 
 
+class Broken(PreFilterPlugin):
+    """Fails at PreFilter."""
+
+    name = "Broken"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
+        return Status.error("no answer")
+
+
+@pytest.mark.parametrize("kind", [Broken, Rejects])
+def test_no_node_is_feasible_if_pre_filter_fails_or_rejects_the_pod(kind: type[Plugin]) -> None:
+    harness = harness_of(nodes(2), {kind: 1})
+    info = harness.info(pod())
+    found = evaluation(harness, info).find_feasible(info)
+    assert (found.count, found.passing.tolist(), list(found.filter_results())) == (0, [False, False], [])
+    if kind is Broken:
+        message = 'running PreFilter plugin "Broken": no answer'
+        assert found.error == Status(Code.ERROR, (message,), "Broken")
+    else:
+        assert found.error is None
+        assert found.diagnose().pre_filter_status == Status.unresolvable("never").by("Rejects")
+
+
 @pytest.mark.parametrize("rejects", [False, True])
 def test_the_state_of_a_cycle_has_what_the_plugins_have_left_that_were_called(rejects: bool) -> None:
     kinds = (Writes, Rejects, WritesLater) if rejects else (Writes, WritesLater)

@@ -200,6 +200,14 @@ def test_many_rows_are_brought_up_to_date_in_parts() -> None:
     assert fixture.find_best() == fixture.find_best_anew() == list(range(40, 50))
 
 
+def test_totals_are_kept_while_one_row_changes_after_another() -> None:
+    fixture = Fixture(WEIGHTS, [4] * 12)
+    assert fixture.keep()
+    for row in range(12):
+        fixture.place(row)
+        assert fixture.find_best() == list(range(row + 1)), "each of them has a pod now"
+
+
 def test_there_are_no_best_rows_without_a_feasible_one() -> None:
     fixture = Fixture(WEIGHTS, (1, 1))
     assert fixture.keep()

@@ -132,6 +132,15 @@ def test_permit_succeeds_without_a_plugin_that_delays_the_pod() -> None:
     assert fixture.observer.calls == [("Free", "Permit", None)]
 
 
+def test_a_broken_contract_at_permit_is_an_error_of_permit(caplog: pytest.LogCaptureFixture) -> None:
+    fixture = Fixture(returning("Broken", PermitPlugin, permit=lambda self, *_: 5))
+    status, timeouts = fixture.bindings.run_permit_plugins(*fixture.binding)
+    message = 'running Permit plugin "Broken": returned int, expected a Status or None'
+    assert (status.code, status.plugin, status.message, timeouts) == (Code.ERROR, "Broken", message, {})
+    logged = "plugin 'Broken' failed at Permit: returned int, expected a Status or None"
+    assert caplog.messages == [logged]
+
+
 def test_a_rejection_at_permit_outweighs_a_delay() -> None:
     waiting = returning("Waiting", PermitPlugin, permit=lambda self, *_: Permission.wait(30))
     rejecting = returning("Rejecting", PermitPlugin, permit=lambda self, *_: Status.unschedulable("no"))
@@ -333,14 +342,18 @@ def test_an_event_filter_decides_unless_it_fails(event_filter: Any, passes: bool
     assert Fixture().queueing.run_event_filter("Zones", registration, None, None) is passes
 
 
-def test_a_slow_call_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("seconds", "is_logged"), [(1.0, False), (1.5, True)])
+def test_a_call_that_takes_more_than_a_second_is_logged(
+    caplog: pytest.LogCaptureFixture, seconds: float, is_logged: bool
+) -> None:
     ticks = iter(range(100))
     plugins = Fixture(returning("Slow", PreEnqueuePlugin, pre_enqueue=lambda self, pod: SUCCESS)).runtime.plugins
     fixture = Fixture()
-    queueing = QueueingRuntime(plugins, monotonic=lambda: 1.5 * next(ticks))
+    queueing = QueueingRuntime(plugins, monotonic=lambda: seconds * next(ticks))
     with caplog.at_level(logging.WARNING):
         assert queueing.run_pre_enqueue_plugins(fixture.pod).ok
-    assert caplog.messages == ["plugin Slow took 1.5 s at PreEnqueue; nothing else is scheduled meanwhile"]
+    logged = ["plugin Slow took 1.5 s at PreEnqueue; nothing else is scheduled meanwhile"]
+    assert caplog.messages == (logged if is_logged else [])
 
 
 class Clock:
@@ -378,6 +391,34 @@ def test_the_time_of_slow_calls_is_summed_whether_or_not_they_fail(seconds: floa
             with suppress(PluginError):
                 call()
         assert caller.slow_calls == ({("Slow", point): noted} if noted else {})
+
+
+def test_the_runtimes_of_a_profile_sum_the_time_of_slow_calls_together() -> None:
+    profile = Fixture().harness.profiles["default-scheduler"]
+    assert profile.runtime.slow_calls is profile.binding.slow_calls is profile.gangs.slow_calls
+
+
+def test_an_extension_point_may_begin_where_another_has_ended() -> None:
+    fixture = Fixture()
+    clock = Clock(tick=1.0)
+    caller = PluginCaller(fixture.runtime.plugins, monotonic=clock, observer=fixture.observer)
+    for began in (None, clock.time - 3.0):
+        with caller.timer("Filter", began=began):
+            clock.time = 10.0
+    assert fixture.observer.durations == [9.0, 13.0]
+
+
+def test_a_queueing_hint_is_timed() -> None:
+    class Seconds(Recorder):
+        def queueing_hint_called(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+            self.durations.append(seconds)
+
+    observer, fixture, clock = Seconds(), Fixture(), Clock(tick=1.0)
+    clock.time = 1000.0
+    queueing = QueueingRuntime(fixture.runtime.plugins, monotonic=clock, observer=observer)
+    registration = on(EventResource.NODE, Action.ALL, hint=lambda pod, old, new: True)
+    assert queueing.run_queueing_hint("Zones", registration, fixture.pod, None, None, event=NODE_ADDED)
+    assert observer.durations == [1.0]
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -524,6 +565,26 @@ def test_the_reasons_of_a_status_are_a_tuple_of_strings(reasons: Any) -> None:
         assert as_status(plugin, "Reserve", Status(Code.UNSCHEDULABLE, valid)).reasons == valid
 
 
+@pytest.mark.parametrize(
+    ("legend", "problem"),
+    [
+        (lambda key: None, "returned NoneType, expected a Status for key 7"),
+        (lambda key: "full", "returned str, expected a Status for key 7"),
+        ({}.__getitem__, r"returned key 7, which is not in its legend \(KeyError: 7\)"),
+    ],
+)
+def test_the_legend_of_a_verdict_has_a_status_for_each_key(legend: Any, problem: str) -> None:
+    keys = np.array([0, 7], np.int32)
+    fixture = Fixture(returning("Broken", FilterPlugin, filter=lambda self, *_: Verdict(keys, legend)))
+    fixture.harness.cluster.add_node(node("second"))
+    (plugin,) = fixture.runtime.plugins.filter
+    nodes = fixture.harness.cluster.all_nodes()
+    verdict = fixture.runtime.run_filter_plugin(plugin, CycleState(), fixture.pod, nodes)
+    assert verdict is not None and verdict.status(0) is SUCCESS
+    with pytest.raises(PluginError, match=f"plugin 'Broken' failed at Filter: {problem}"):
+        verdict.status(1)
+
+
 def test_a_failure_names_the_method_or_the_extension_point_that_was_called() -> None:
     methods = ("pre_filter", "filter", "filter_rows", "pre_score", "score", "score_rows", "normalize")
     of_shapes = ("applies_to", "label_keys_for", "signature")
@@ -581,7 +642,9 @@ def test_a_result_of_the_wrong_type_names_the_extension_point(point: str) -> Non
 # -- the queue -----------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_is_gated_only_by_plugins_that_can_gate_it_and_those_that_fail_to_say_so() -> None:
+def test_a_pod_is_gated_only_by_plugins_that_can_gate_it_and_those_that_fail_to_say_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     answers: dict[str, Callable[..., Any]] = {
         "Cannot": lambda self, pod: False,
         "Can": lambda self, pod: True,
@@ -589,6 +652,7 @@ def test_a_pod_is_gated_only_by_plugins_that_can_gate_it_and_those_that_fail_to_
     }
     fixture = Fixture(*(returning(name, PreEnqueuePlugin, may_gate=answer) for name, answer in answers.items()))
     assert [plugin.name for plugin in fixture.queueing.gates_of(fixture.pod)] == ["Can", "Fails"]
+    assert caplog.messages == ["plugin Fails failed at may_gate for pod default/p"]
 
 
 class QueuedPod(NamedTuple):
