@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from kubestow.api.core import Affinity
+from kubestow.api.meta import convert
 from kubestow.api.selectors import EVERYTHING, NOTHING, Requirement, Selector
 from kubestow.cluster.pods.affinity_terms import AffinityTerm, PodAffinityTerms, TermWeights, index_keys_of
 
@@ -129,3 +133,21 @@ def test_namespaces_that_are_selected_by_labels_are_listed_once_these_are_known(
     assert PodAffinityTerms(required=(ANY,)).resolved(namespaces, matches_without_labels=True).required == (ANY,)
     listed = PodAffinityTerms(required=(WEB,))
     assert listed.resolved(namespaces, matches_without_labels=True) is listed
+
+
+@pytest.mark.parametrize(
+    ("fields", "namespaces", "selector"),
+    [
+        ({}, {"own"}, NOTHING),
+        ({"namespaces": ["x", "y"]}, {"x", "y"}, NOTHING),
+        ({"namespaceSelector": {}}, set(), EVERYTHING),
+        ({"namespaces": ["x"], "namespaceSelector": {}}, {"x"}, EVERYTHING),
+    ],
+)
+def test_a_term_is_about_the_namespace_of_its_pod_unless_it_says_otherwise(
+    fields: dict[str, Any], namespaces: set[str], selector: Selector
+) -> None:
+    listed = [{"topologyKey": "zone", "labelSelector": {}, **fields}]
+    affinity = convert(Affinity, {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": listed}})
+    (parsed,) = PodAffinityTerms.of("own", affinity).required
+    assert (parsed.namespaces, parsed.namespace_selector) == (frozenset(namespaces), selector)

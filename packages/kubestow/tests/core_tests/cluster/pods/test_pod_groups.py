@@ -87,3 +87,11 @@ def test_a_pod_in_no_group_joins_none() -> None:
     assert cluster.observe_pod(cluster.shapes.info(member("p"))) is True
     cluster.end_pod("uid-default-p")
     assert len(cluster.pod_groups) == 0
+
+
+def test_a_member_that_begins_to_terminate_is_not_ready_any_more() -> None:
+    cluster = Cluster()
+    for deleting in (False, True):
+        cluster.observe_pod(cluster.shapes.info(member("a", deleting=deleting)))
+    members = cluster.pod_groups.members(NAME)
+    assert (list(members.pods), list(members.ready)) == (["uid-default-a"], [])

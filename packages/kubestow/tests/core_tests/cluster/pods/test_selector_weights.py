@@ -64,3 +64,8 @@ def test_each_selector_matches_by_all_of_its_requirements() -> None:
         "a=x,c=y": 128 + 16 + 8,
         "a=x,b=y,c=y": 128 + 1 + 2 + 4,
     }
+
+
+def test_selectors_that_exclude_the_same_label_with_the_same_weight_are_several() -> None:
+    weights = SelectorWeights([(requiring(("a", "NotIn", "x")), 3), (requiring(("a", "NotIn", "xy")), 3)])
+    assert [weights.of({"a": value}) for value in "xyz"] == [0, 3, 6]

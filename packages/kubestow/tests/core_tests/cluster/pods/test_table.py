@@ -57,6 +57,13 @@ def test_changes_without_some_pods_are_those_of_the_others() -> None:
     assert changes.sums_removed(_millicores).tolist() == [-2000, 0, -1000]
 
 
+def test_the_requests_of_the_pods_of_some_kind_are_summed() -> None:
+    changes = PodChanges.of([[info("a", cpu="1"), info("b", cpu="2")], [], [info("c", cpu="4")]], -1)
+    assert changes.sums_of_requests("cpu", lambda shape: shape.requests["cpu"] != 2000).tolist() == [-1000, 0, -4000]
+    assert changes.sums_of_requests("cpu", lambda shape: False).tolist() == [0, 0, 0]
+    assert changes.sums_of_requests("memory", lambda shape: True).tolist() == [0, 0, 0]
+
+
 def test_whether_a_pod_has_a_lower_priority_follows_the_pods() -> None:
     pods = table([info("a", priority=5)], [info("b", priority=5), info("c", priority=7)])
     assert not pods.has_pod_below(5) and pods.has_pod_below(6)
