@@ -132,6 +132,34 @@ def test_the_journal_has_the_row_of_a_removed_pod() -> None:
     ]
 
 
+@pytest.mark.parametrize(("name", "row"), [("n", 1), ("unknown", EVERY_ROW), (None, EVERY_ROW)])
+def test_the_journal_has_the_row_of_the_node_that_the_data_of_a_plugin_is_about(name: str | None, row: int) -> None:
+    cluster = Cluster()
+    for each in ("other", "n"):
+        cluster.add_node(node(each))
+    position, event = cluster.journal.position, ClusterEvent(EventResource.POD, Action.ADD)
+    cluster.record_change(event, name)
+    changes = cluster.journal.since(position)
+    assert changes is not None
+    assert list(zip(changes.rows, changes.bits, strict=True)) == [(row, event.bits)]
+
+
+def test_the_journal_has_the_row_of_a_pod_that_has_started() -> None:
+    cluster = Cluster()
+    for each in ("other", "n"):
+        cluster.add_node(node(each))
+    started = {"startTime": "2026-01-01T00:00:00Z"}
+    cluster.assume(cluster.shapes.info(pod("a")), "n")
+    rows = []
+    for status in ({}, started, started):
+        position = cluster.journal.position
+        cluster.put_pod(cluster.shapes.info(pod("a", node="n", status=status)))
+        changes = cluster.journal.since(position)
+        assert changes is not None
+        rows.append(list(changes.rows))
+    assert rows == [[], [1], []]
+
+
 class ClusterMachine(RuleBasedStateMachine):
     """Events in any order, compared with a dictionary of pods."""
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from core_tests.decisions import rejectors_of
+from core_tests.framework.cached_plugins import NODES, CachedPlugin, evaluation_of, find_best, harness_of
 from core_tests.plugins.affinities import HOST, ZONE, preferred_affinity, required_anti_affinity, term
 from kubestow.api.core import Pod, Service
 from kubestow.api.meta import convert
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import on
-from kubestow.framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, Scores
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin, Scores, normalized
 from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import PluginHarness, node, nodes, pod
@@ -224,3 +226,189 @@ def test_a_plugin_without_a_signature_is_called_in_every_cycle() -> None:
         Uncacheable.calls.clear()
         harness.decide(pod("p"))
         assert Uncacheable.calls == ["PreFilter", "Filter", "Score"]
+
+
+# -- single rows ---------------------------------------------------------------------------------------------------
+
+
+class Occupied(CachedPlugin, FilterPlugin, ScorePlugin):
+    """Rejects nodes with three pods, and scores the others by their pods, by arrays only."""
+
+    name = "Occupied"
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        full = nodes.pod_count >= 3
+        return Verdict.rejecting(full, Status.unschedulable("full")) if full.any() else None
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        return nodes.pod_count * 10
+
+
+class OccupiedByRows(Occupied):
+    """The same, with forms for rows."""
+
+    name = "OccupiedByRows"
+
+    def filter_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        return int(node.pod_count >= 3)
+
+    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        return node.pod_count * 10
+
+
+class RelativelyOccupied(Occupied):
+    """The same, with normalized scores."""
+
+    name = "RelativelyOccupied"
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
+        return normalized(scores)
+
+
+@pytest.mark.parametrize("kind", [Occupied, OccupiedByRows, RelativelyOccupied])
+def test_the_results_of_the_rows_that_change_are_replaced_and_no_others(kind: type[Occupied]) -> None:
+    harness, info = harness_of(nodes(24), {kind: 1}), PluginHarness().info(pod())
+    everywhere = list(harness.cluster.nodes.names)
+
+    def best_after(*placed: str, removed: str = "") -> list[str]:
+        for name in placed:
+            numbers[name] = numbers.get(name, 0) + 1
+            harness.cluster.put_pod(harness.info(pod(f"{name}-{numbers[name]}", node=name)))
+        if removed:
+            harness.cluster.remove_pod(f"uid-default-{removed}-{numbers[removed]}")
+        return find_best(harness, info)
+
+    numbers: dict[str, int] = {}
+    assert best_after() == everywhere
+    assert best_after("node-3") == ["node-3"]
+    assert best_after("node-5") == ["node-3", "node-5"]
+    assert best_after("node-3") == ["node-3"]
+    assert best_after("node-3") == ["node-5"], "one is full"
+    assert best_after("node-5", "node-5", "node-7") == ["node-7"], "two are full"
+    assert best_after(removed="node-3") == ["node-3"]
+    assert best_after("node-3", removed="node-7") == sorted({*everywhere} - {"node-3", "node-5"}, key=everywhere.index)
+    rejected = {name for name, (plugin, _) in harness.rejections(pod()).items() if plugin == kind.name}
+    assert rejected == {"node-3", "node-5"}
+
+
+class Idle(CachedPlugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Skips Filter and Score."""
+
+    name = "Idle"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
+        return Status.skip()
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
+        return Status.skip()
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        raise AssertionError("PreFilter has returned a skip")
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        raise AssertionError("PreScore has returned a skip")
+
+
+class IdleByRows(Idle):
+    """The same, with forms for rows."""
+
+    name = "IdleByRows"
+
+    def filter_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        raise AssertionError("PreFilter has returned a skip")
+
+    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        raise AssertionError("PreScore has returned a skip")
+
+
+@pytest.mark.parametrize("kind", [Idle, IdleByRows])
+def test_what_is_skipped_is_not_called_for_the_rows_that_change_either(kind: type[Idle]) -> None:
+    harness, info = harness_of(nodes(16), {Occupied: 1, kind: 1}), PluginHarness().info(pod())
+    assert len(find_best(harness, info)) == 16
+    for name in ("node-3", "node-5"):
+        harness.cluster.put_pod(harness.info(pod(f"on-{name}", node=name)))
+        assert name in find_best(harness, info)
+
+
+# -- what results depend on ----------------------------------------------------------------------------------------
+
+
+class Unsigned(Occupied):
+    """Has no signature, so that nothing is cached."""
+
+    name = "Unsigned"
+
+    def signature(self, pod: PodInfo) -> Any:
+        return None
+
+
+class FiltersInTurn(Occupied):
+    """Filters what has passed before."""
+
+    name = "FiltersInTurn"
+    uncached: ClassVar[bool] = True
+
+
+class SkipsInTurn(Idle):
+    """The same, with nothing to filter by."""
+
+    name = "SkipsInTurn"
+    uncached: ClassVar[bool] = True
+
+
+class Everywhere(Occupied):
+    """Depends on the pods of all nodes."""
+
+    name = "Everywhere"
+    events_to_register = (on(EventResource.ASSIGNED_POD, Action.ADD, invalidates=Invalidation.ALL),)
+
+
+class ScoresFeasibleSet(Occupied):
+    """Has scores that depend on which nodes are feasible."""
+
+    name = "ScoresFeasibleSet"
+    scores_feasible_set: ClassVar[bool] = True
+
+
+class NormalizesZeros(RelativelyOccupied):
+    """Has raw scores of 0 on nodes without labels of their own, whatever pods there are."""
+
+    name = "NormalizesZeros"
+    events_to_register = (NODES,)
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        return np.zeros(len(nodes), np.int64)
+
+
+class NormalizesSizes(NormalizesZeros):
+    """Has raw scores above 0, whatever pods there are."""
+
+    name = "NormalizesSizes"
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        return nodes.allocatable("cpu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_local", "filters_are_local"),
+    [
+        (Occupied, True, True),
+        (Idle, True, True),
+        (SkipsInTurn, True, True),
+        (Unsigned, False, False),
+        (FiltersInTurn, False, False),
+        (Everywhere, False, False),
+        (ScoresFeasibleSet, False, True),
+        (RelativelyOccupied, False, True),
+        (NormalizesZeros, True, True),
+        (NormalizesSizes, False, True),
+    ],
+)
+def test_a_further_pod_changes_its_own_node_only_if_no_result_depends_on_others(
+    kind: type[Any], is_local: bool, filters_are_local: bool
+) -> None:
+    harness = harness_of(nodes(3), {kind: 1})
+    info = harness.info(pod())
+    find_best(harness, info)
+    evaluation = evaluation_of(harness, info)
+    assert (evaluation.is_local(), evaluation.filters_are_local()) == (is_local, filters_are_local)

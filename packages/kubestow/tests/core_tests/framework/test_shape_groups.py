@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_tests.decisions import rejectors_of
+from core_tests.framework.cached_plugins import SEASON, CachedPlugin, harness_of
 from core_tests.plugins.affinities import (
     HOST,
     ZONE,
@@ -273,3 +274,28 @@ def test_a_plugin_that_does_not_name_the_labels_that_it_reads_tells_all_pods_apa
 def service(name: str, selector: dict[str, str]) -> Service:
     """A service of the default namespace."""
     return convert(Service, {"metadata": {"name": name, "namespace": "default"}, "spec": {"selector": selector}})
+
+
+class Fashionable(CachedPlugin, FilterPlugin):
+    """Reads what an event says that the cluster has changed in, and rejects the node of that name."""
+
+    name = "Fashionable"
+    events_to_register = ()
+    applicability_events = (SEASON.event,)
+    rejected: ClassVar[str] = "n0"
+
+    def signature(self, pod: PodInfo) -> str:
+        return self.rejected
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        return Verdict.rejecting(nodes.named(self.rejected), Status.unschedulable("out of fashion"))
+
+
+def test_signatures_are_those_after_the_events_that_may_change_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = harness_of(NODES, {Fashionable: 1})
+    found = [harness.feasible(pod())]
+    for rejected in ("n1", "n2", "n2", "n0"):
+        monkeypatch.setattr(Fashionable, "rejected", rejected)
+        harness.cluster.record_change(SEASON.event, None)
+        found.append(harness.feasible(pod()))
+    assert found == [{"n0", "n1", "n2"} - {rejected} for rejected in ("n0", "n1", "n2", "n2", "n0")]

@@ -184,12 +184,13 @@ class PlacedGroups:
 
     def _group_changed(self, before: PodGroup | None, after: PodGroup | None) -> None:
         changed = after or before
-        if changed is not None:
-            self._renew((changed.metadata.namespace, changed.metadata.name))
+        assert changed is not None
+        self._renew((changed.metadata.namespace, changed.metadata.name))
 
     def _composite_changed(self, before: CompositePodGroup | None, after: CompositePodGroup | None) -> None:
         changed = after or before
-        if changed is not None and (before is None or after is None or before.spec != after.spec):
+        assert changed is not None
+        if before is None or after is None or before.spec != after.spec:
             for group in self._hierarchies.pod_groups_below(changed):
                 self._renew((group.metadata.namespace, group.metadata.name))
 

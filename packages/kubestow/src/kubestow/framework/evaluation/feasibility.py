@@ -84,7 +84,7 @@ class CycleFilterRunner:
         rows, others = self._nominated
         some = np.flatnonzero(among[rows])
         nodes = Nodes(self._cluster.nodes, rows[some])
-        return self._rejections(nodes.with_pod_changes(others.select(some))) if len(some) else []
+        return self._rejections(nodes.with_pod_changes(others.select(some)))
 
     def still_pass(self, nodes: Nodes) -> Mask:
         """Which nodes pass (bool, one per node), given that they passed before and only their pods have changed."""
@@ -227,10 +227,13 @@ class Feasibility:
 
     @property
     def nominated_rejections(self) -> Sequence[Rejection]:
-        """The rejections of candidates that are due to nominated pods, also of those that the filters reject anyway."""
+        """The rejections of candidates that are due to nominated pods, also of those that the filters reject anyway.
+
+        PreFilter must not have rejected the pod, so that there are candidates.
+        """
         if self._nominated_rejections is None:
-            of_candidates = [] if self.candidates is None else self.filters.nominated_rejections(self.candidates)
-            self._nominated_rejections = of_candidates
+            assert self.candidates is not None
+            self._nominated_rejections = self.filters.nominated_rejections(self.candidates)
         return self._nominated_rejections
 
     def filter_results(self) -> Iterator[FilterResult]:

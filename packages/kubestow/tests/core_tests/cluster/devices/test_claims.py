@@ -151,6 +151,25 @@ def test_the_claim_for_extended_resources_is_found_by_its_pod() -> None:
     assert claims.extended_resource_claim("uid-p") is None
 
 
+def test_a_written_claim_that_is_observed_to_be_deleted_does_not_count() -> None:
+    cluster, claims = tracker(claim("a", version=1))
+    claims.assume_after_api_call(claim("a", D0, version=3))
+    assert claims.devices.is_allocated(D0)
+    cluster.catalog(ResourceClaim).remove("ns", "a")
+    assert not claims.devices.is_allocated(D0)
+    assert claims.get("ns", "a") is None
+
+
+def test_a_claim_for_extended_resources_is_that_of_its_controller_if_it_says_so() -> None:
+    owners = [OwnerReference(kind="Pod", name=name, uid=f"uid-{name}", controller=name == "p") for name in "opq"]
+    claimed = []
+    for annotated in ({}, {EXTENDED_RESOURCE_CLAIM: "false"}, {EXTENDED_RESOURCE_CLAIM: "true"}):
+        metadata = ObjectMeta(name="x", namespace="ns", uid="u", annotations=annotated, owner_references=owners)
+        _, claims = tracker(ResourceClaim(metadata=metadata))
+        claimed.append([name for name in "opq" if claims.extended_resource_claim(f"uid-{name}") is not None])
+    assert claimed == [[], [], ["p"]]
+
+
 def test_the_pools_that_changed_since_a_version_are_known_if_that_is_recent() -> None:
     devices = AllocatedDevices()
     claims = (claim(pool, DeviceID("driver", pool, "d")) for pool in ("one", "two"))
@@ -166,6 +185,22 @@ def test_the_pools_that_changed_since_a_version_are_known_if_that_is_recent() ->
         devices.count(second, +1)
     assert devices.pools_changed_since(before) is None
     assert devices.pools_changed_since(devices.version - 1) == {("driver", "two")}
+
+
+def test_versions_grow_however_many_pools_there_have_been() -> None:
+    devices, kept = AllocatedDevices(), claim("kept", DeviceID("driver", "kept", "d"))
+    devices.count(kept.status.allocation or AllocationResult(), +1)
+    version_of_kept = devices.pool_version("driver", "kept")
+    for number in range(3000):
+        pool = f"pool-{number % 1500}"
+        allocation = claim("c", DeviceID("driver", pool, "d")).status.allocation or AllocationResult()
+        for sign in (+1, -1):
+            before, version = devices.pool_version("driver", pool), devices.version
+            devices.count(allocation, sign)
+            assert devices.pool_version("driver", pool) > before
+            assert devices.pools_changed_since(version) == {("driver", pool)}
+            assert devices.pools_changed_since(devices.version) == set()
+    assert devices.pool_version("driver", "kept") == version_of_kept
 
 
 def test_the_version_of_a_pool_grows_with_every_change() -> None:

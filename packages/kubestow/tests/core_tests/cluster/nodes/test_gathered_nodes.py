@@ -40,6 +40,18 @@ def test_amounts_are_those_of_the_rows(equal_nodes: bool, rows: list[int]) -> No
     assert [few.name(row) for row in rows] == some.names
 
 
+@pytest.mark.parametrize("equal_nodes", [False, True])
+def test_the_amounts_of_a_view_cannot_be_written_to_and_are_the_same_when_asked_for_again(equal_nodes: bool) -> None:
+    made, rows = cluster(equal_nodes=equal_nodes), [4, 1]
+    some, few = made.some_nodes(rows), made.few_nodes(rows)
+    for name in _RESOURCES:
+        for amounts in (some.allocatable(name), some.requested(name)):
+            assert not amounts.flags.writeable
+        assert some.allocatable(name) is some.allocatable(name)
+        assert few.requested(name) is few.requested(name)
+    assert (some.allocatable("cpu").strides == (0,)) == equal_nodes
+
+
 def test_a_view_of_the_same_rows_is_shared_until_something_changes() -> None:
     made, rows = cluster(equal_nodes=False), [1, 2]
     some, few = made.some_nodes(rows), made.few_nodes(rows)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kubestow.api.core import Pod
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import Shape
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.rules.pods import HostPort
 from kubestow.testing import PluginHarness, node, pod
@@ -136,3 +137,59 @@ def test_changes_are_summed_by_a_function_of_the_shape() -> None:
         return int(shape.labels.get("size", "1"))
 
     assert nodes.sum_of_changes(size).tolist() == [9, 0]
+
+
+def has_port(shape: Shape) -> bool:
+    return bool(shape.host_ports)
+
+
+def test_the_positions_with_changes_of_some_kind_are_those_that_lose_or_gain_such_pods() -> None:
+    harness = harness_with([{"host_ports": [80]}, {}, {}])
+    (here,), (other,), _ = (list(on.values()) for on in harness.cluster.nodes.pods)
+    added_pod = harness.info(pod("added", host_ports=[443]))
+    changes = [NodeChange(added=(added_pod,)), NodeChange(removed=(other,)), NodeChange(), NodeChange(removed=(here,))]
+    nodes = HypotheticalNodes(harness.cluster.nodes, np.array([2, 1, 1, 0]), changes)
+    assert nodes.positions_changed_by(has_port).tolist() == [0, 3]
+    assert nodes.select(np.array([3, 1])).positions_changed_by(has_port).tolist() == [0]
+    assert nodes.changed_shapes == {added_pod.shape, here.shape, other.shape}
+
+
+HUGE = 2**62
+
+
+def test_rows_that_lose_or_gain_extreme_amounts_are_extreme_and_their_sums_exact() -> None:
+    harness = harness_with([{}] * 3)
+    nodes = harness.cluster.nodes
+    huge = [harness.info(pod(f"huge-{number}", memory=str(HUGE), node="n0")) for number in range(4)]
+    for info in huge[:3]:
+        harness.cluster.put_pod(info)
+    ordinary = harness.info(pod("ordinary", memory="7"))
+    changes = [
+        NodeChange(),
+        NodeChange(added=(ordinary,)),
+        NodeChange(added=(ordinary, huge[3])),
+        NodeChange(removed=tuple(huge[:2]), added=(ordinary,)),
+        NodeChange(removed=tuple(huge[:3])),
+    ]
+    hypothetical = HypotheticalNodes(nodes, np.array([0, 1, 2, 0, 0]), changes)
+    assert hypothetical.extreme.tolist() == [0, 2, 3, 4]
+    assert hypothetical.requested("memory").tolist() == [2**63 - 1, 7, 7 + HUGE, 7 + HUGE, 0]
+    unchanged = HypotheticalNodes(nodes, np.array([1, 0]), [NodeChange(), NodeChange()])
+    assert unchanged.extreme.tolist() == [1]
+    more = HypotheticalNodes(nodes, np.array([1, 2]), [NodeChange(), NodeChange(added=(ordinary,))])
+    assert more.extreme.tolist() == []
+    assert more.with_pod_changes(PodChanges.of([[huge[3]], []], +1)).extreme.tolist() == [0]
+
+
+def test_further_changes_are_added_to_those_before() -> None:
+    harness = harness_with([{"cpu": "2"}] * 3)
+    (here,) = harness.cluster.nodes.pods[0].values()
+    one, other = (harness.info(pod(name, cpu="1", host_ports=[80])) for name in ("one", "other"))
+    nodes = HypotheticalNodes(harness.cluster.nodes, np.array([0, 1]), [NodeChange(removed=(here,)), NodeChange()])
+    further = nodes.with_pod_changes(PodChanges.of([[one], [other]], +1))
+    assert further.requested("cpu").tolist() == [1000, 3000]
+    assert further.pod_count.tolist() == [1, 2]
+    assert further.change(0) == NodeChange((here,), (one,))
+    assert [info.name for info in further.pods(1)] == ["p1", "other"]
+    assert further.used_ports(1) == {PORTS[0]}
+    assert nodes.used_ports(1) == frozenset()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kubestow.api.core import ContainerImage
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action
-from kubestow.cluster.nodes.columns import Columns, Images
+from kubestow.cluster.nodes.columns import Columns, Images, InternedColumn
 from kubestow.cluster.nodes.table import NodeTable, difference
 from kubestow.cluster.nodes.views import single_node
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.rules.pods import HostPort
 from kubestow.testing import node, pod
 
@@ -29,6 +31,22 @@ def test_columns_keep_their_values_while_rows_are_added_and_are_filled_for_new_o
     columns.append_row()
     assert column.values.tolist() == [*range(100), -1]
     assert column.readonly.tolist() == column.values.tolist()
+
+
+def test_values_that_no_row_has_any_more_are_dropped_and_the_default_never_is() -> None:
+    columns = Columns()
+    column = InternedColumn[str](columns, "default")
+    for _ in range(3):
+        columns.append_row()
+    for number in range(1000):
+        column.set(0, f"first {number}")
+        column.set(1, f"second {number // 2}")
+        column.set(2, "always")
+    assert len(column.values) < 500
+    assert column.map(lambda value: value, np.object_, slice(0, 3)).tolist() == ["first 999", "second 499", "always"]
+    columns.append_row()
+    assert column.map(len, np.int64, slice(0, 4)).tolist() == [9, 10, 6, 7]
+    assert column.values[0] == "default"
 
 
 def test_the_order_takes_a_node_of_each_zone_in_turn_also_after_one_was_removed() -> None:
@@ -128,3 +146,174 @@ def test_an_amount_beyond_64_bits_wraps_around_as_in_go() -> None:
     column.add(0, 2**63 - 1)
     column.add(0, 1)
     assert column.values.tolist() == [-(2**63)]
+
+
+# -- labels --------------------------------------------------------------------------------------------------------
+
+
+def test_a_label_key_is_known_as_long_as_a_node_has_it() -> None:
+    table = NodeTable()
+    for name, labels in (("a", {"disk": "ssd"}), ("b", {"disk": "hdd", "rack": "1"}), ("c", {})):
+        table.add(node(name, labels=labels))
+    assert table.label_keys == {"kubernetes.io/hostname", "disk", "rack"}
+    assert [table.label("disk").values[number] for number in table.label("disk").ids.tolist()] == ["ssd", "hdd", None]
+    assert table.label("other").ids.tolist() == [0, 0, 0]
+    table.update(node("b", labels={"disk": "nvme"}))
+    assert table.label_keys == {"kubernetes.io/hostname", "disk"}
+    assert table.label("rack").ids.tolist() == [0, 0, 0]
+    table.remove("a")
+    assert table.label_keys == {"kubernetes.io/hostname", "disk"}
+    assert [table.label("disk").values[number] for number in table.label("disk").ids.tolist()] == [None, "nvme"]
+    table.remove("b")
+    assert table.label_keys == {"kubernetes.io/hostname"}
+    table.remove("c")
+    assert table.label_keys == set()
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_revised"),
+    [
+        ({"labels": {"disk": "ssd"}}, True),
+        ({"taints": ["dedicated=db:NoSchedule"]}, True),
+        ({"unschedulable": True}, True),
+        ({"cpu": "8"}, False),
+        ({}, False),
+    ],
+)
+def test_a_table_is_revised_by_changes_of_labels_and_taints(changed: dict[str, Any], is_revised: bool) -> None:
+    table = NodeTable()
+    table.add(node("n"))
+    structure, revision = table.structure, table.revision
+    table.update(node("n", **changed))
+    assert (table.revision > revision, table.structure) == (is_revised, structure)
+    table.add(node("m"))
+    assert (table.revision > revision, table.structure > structure) == (True, True)
+    structure, revision = table.structure, table.revision
+    table.remove("m")
+    assert (table.revision > revision, table.structure > structure) == (True, True)
+
+
+def test_the_order_in_which_nodes_were_added_is_kept_while_rows_move() -> None:
+    table = NodeTable()
+    for name in "cab":
+        table.add(node(name))
+    table.remove("c")
+    table.add(node("d"))
+    table.update(node("a", cpu="8"))
+    order = table.sequence.values.argsort().tolist()
+    assert [table.names[row] for row in order] == ["a", "b", "d"]
+    assert len(set(table.sequence.values.tolist())) == 3
+
+
+def test_names_are_ranked_in_the_order_of_their_text() -> None:
+    table = NodeTable()
+    for name in ("b", "a", "c"):
+        table.add(node(name))
+    assert table.name_rank().tolist() == [1, 0, 2]
+    table.remove("a")
+    assert [table.names, table.name_rank().tolist()] == [["b", "c"], [0, 1]]
+    table.add(node("0"))
+    assert table.name_rank().tolist() == [1, 2, 0]
+
+
+# -- amounts beyond the ordinary -----------------------------------------------------------------------------------
+
+MOST = 2**53
+
+
+def pod_with(name: str, **requests: Any) -> PodInfo:
+    return Cluster().shapes.info(pod(name, **requests))
+
+
+@pytest.mark.parametrize("requests", [{"memory": "9Pi"}, {"cpu": "9e15"}, {"requests": {"example.com/gpu": "1e16"}}])
+def test_a_row_is_extreme_while_its_pods_request_extreme_amounts(requests: dict[str, Any]) -> None:
+    table = NodeTable()
+    for name in "ab":
+        table.add(node(name))
+    ordinary, extreme, other = pod_with("p", cpu="1"), pod_with("q", **requests), pod_with("r", **requests)
+    table.add_pod(0, ordinary)
+    assert (table.extreme.values.tolist(), table.has_extreme) == ([False, False], False)
+    table.add_pod(1, extreme)
+    table.add_pod(1, other)
+    assert (table.extreme.values.tolist(), table.has_extreme) == ([False, True], True)
+    table.remove_pod(1, extreme)
+    assert (table.extreme.values.tolist(), table.has_extreme) == ([False, True], True)
+    table.remove_pod(1, other)
+    assert (table.extreme.values.tolist(), table.has_extreme) == ([False, False], False)
+
+
+@pytest.mark.parametrize("amounts", [{"memory": str(MOST + 1)}, {"allocatable": {"example.com/gpu": "-1"}}])
+def test_a_row_is_extreme_while_its_node_has_extreme_amounts(amounts: dict[str, Any]) -> None:
+    table = NodeTable()
+    for name in "abc":
+        table.add(node(name, **(amounts if name == "b" else {})))
+    assert (table.extreme.values.tolist(), table.has_extreme) == ([False, True, False], True)
+    table.add_pod(1, pod_with("p", cpu="1"))
+    assert table.extreme.values.tolist() == [False, True, False]
+    table.update(node("b"))
+    assert (table.extreme.values.tolist(), table.has_extreme) == ([False, False, False], False)
+    table.update(node("c", **amounts))
+    assert (table.extreme.values.tolist(), table.has_extreme) == ([False, False, True], True)
+    table.remove("a")
+    assert (table.extreme.values.tolist(), table.has_extreme) == ([True, False], True)
+    table.remove("c")
+    assert (table.extreme.values.tolist(), table.has_extreme) == ([False], False)
+
+
+def test_an_amount_of_53_bits_is_ordinary() -> None:
+    table = NodeTable()
+    table.add(node("n", memory=str(MOST)))
+    assert not table.has_extreme
+    table.add_pod(0, pod_with("p", memory=str(MOST)))
+    assert not table.has_extreme
+    table.add_pod(0, pod_with("q", memory="1"))
+    assert table.has_extreme
+
+
+# -- pods ----------------------------------------------------------------------------------------------------------
+
+
+def test_replacing_a_pod_says_whether_it_has_started() -> None:
+    table = NodeTable()
+    table.add(node("n"))
+    pending, started = pod_with("p"), pod_with("p", status={"startTime": "2026-01-01T00:00:00Z"})
+    table.add_pod(0, pending)
+    assert table.replace_pod(0, started) is True
+    assert list(table.pods[0].values()) == [started]
+    assert table.replace_pod(0, pod_with("p", status={"startTime": "2026-01-01T00:00:00Z"})) is False
+
+
+def test_the_first_pod_with_a_port_that_leaves_frees_it_for_all() -> None:
+    table = NodeTable()
+    for name in "ab":
+        table.add(node(name))
+    port = HostPort("0.0.0.0", "TCP", 80)
+    one, other, elsewhere = (pod_with(name, host_ports=[80]) for name in "pqr")
+    table.add_pod(0, one)
+    assert table.take_ports(0, one) == []
+    assert table.take_ports(1, one) == [port]
+    table.free_ports(1, [port])
+    assert (table.taken_ports(0), table.taken_ports(1)) == ({port}, set())
+    table.add_pod(0, other)
+    table.add_pod(1, elsewhere)
+    table.remove_pod(0, one)
+    assert (table.taken_ports(0), table.taken_ports(1)) == (set(), {port})
+    table.remove_pod(1, elsewhere)
+    assert list(table.ports()) == []
+    table.free_ports(0, [port])
+    assert list(table.ports()) == []
+
+
+def test_nominated_pods_are_counted_on_their_rows() -> None:
+    table = NodeTable()
+    for name in "abc":
+        table.add(node(name))
+    one, other = pod_with("p"), pod_with("q")
+    table.nominate(1, one)
+    table.nominate(1, other)
+    assert table.nominated_count.values.tolist() == [0, 2, 0]
+    table.remove("a")
+    assert table.nominated_count.values.tolist() == [0, 2], "rows keep their numbers but for the last one"
+    table.drop_nomination(1, one.uid)
+    assert table.nominated_count.values.tolist() == [0, 1]
+    assert [table.nominated.info(slot).name for slot in table.nominated.slots(1)] == ["q"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -148,6 +149,60 @@ def test_the_columns_of_placed_groups_are_what_the_groups_define(
         groups.apply(*step)
         if number >= first_use:
             check_columns(groups)
+
+
+def test_pods_that_come_before_their_group_count_once_there_is_one(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(gates=FeatureGates({"GenericWorkload": True}, minor=Minor(37)))
+    top = composite("top", 1)
+    cluster.catalog(CompositePodGroup).put(top)
+    readiness = cluster.group_readiness
+    found = []
+    for made in (member("p", "g"), member("q", "g", gates=["wait"])):
+        cluster.observe_pod(cluster.shapes.info(made))
+        found.append((readiness.is_ready(top), readiness.has_gated(top)))
+    cluster.catalog(PodGroup).put(group("g", 1, parentCompositePodGroupName="top"))
+    found.append((readiness.is_ready(top), readiness.has_gated(top)))
+    cluster.end_pod("uid-default-p")
+    found.append((readiness.is_ready(top), readiness.has_gated(top)))
+    cluster.catalog(PodGroup).remove("default", "g")
+    found.append((readiness.is_ready(top), readiness.has_gated(top)))
+    assert found == [(False, False), (False, False), (True, True), (False, True), (False, False)]
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("column", ["is_in_group", "priority_of", "unit_of"])
+def test_each_column_is_as_long_as_that_of_the_pods(column: str) -> None:
+    expected = {"is_in_group": [True, False], "priority_of": [7, 5], "unit_of": [0, -1]}
+    groups = Groups()
+    groups.apply("put", "e", (1, {"all": {}}, 7))
+    groups.apply("pod", "e0", "n0")
+    placed = groups.cluster.placed_groups
+    for number in range(100):
+        groups.cluster.put_pod(groups.cluster.shapes.info(pod(f"other-{number}", priority=5, node="n0")))
+    table = groups.cluster.nodes.pod_table
+    slots = np.array([table.slot("uid-default-e0"), table.slot("uid-default-other-99")], np.intp)
+    assert getattr(placed, column)(slots).tolist() == expected[column]
+
+
+def test_a_pod_that_leaves_is_in_no_group_and_its_slot_may_be_that_of_another() -> None:
+    groups = Groups()
+    groups.apply("put", "e", (1, {"all": {}}, 7))
+    groups.apply("end", "-0", "")
+    for name in ("e0", "e1"):
+        groups.apply("pod", name, "n0")
+    placed, table = groups.cluster.placed_groups, groups.cluster.nodes.pod_table
+    slots = np.array([table.slot(f"uid-default-{name}") for name in ("e0", "e1")], np.intp)
+    before = len(placed)
+    (unit,) = set(placed.unit_of(slots).tolist())
+    in_unit = placed.slots_of(unit).tolist()
+    assert {*slots.tolist()} <= {*in_unit}
+    groups.apply("end", "e1", "")
+    groups.apply("pod", "-0", "n0")
+    assert table.slot("uid-default--0") == slots[1]
+    assert len(placed) == before - 1
+    assert placed.is_in_group(slots).tolist() == [True, False]
+    assert (placed.priority_of(slots).tolist(), placed.unit_of(slots).tolist()) == ([7, 5], [unit, -1])
+    assert placed.slots_of(unit).tolist() == [slot for slot in in_unit if slot != slots[1]]
 
 
 def check_columns(groups: Groups) -> None:

@@ -52,6 +52,17 @@ def test_the_root_is_known_if_all_groups_above_exist_and_are_not_too_many() -> N
     assert hierarchies.root_of(leaf) is None
 
 
+def test_the_names_above_a_group_end_at_the_top_or_with_the_first_that_is_missing() -> None:
+    cluster = Cluster()
+    hierarchies = Hierarchies(cluster.catalog(PodGroup), cluster.catalog(CompositePodGroup))
+    leaf = made(PodGroup, "leaf", "c1")
+    found = [list(hierarchies.names_above(made(PodGroup, "alone", ""))), list(hierarchies.names_above(leaf))]
+    for name, parent in (("c1", "c2"), ("c2", "")):
+        cluster.catalog(CompositePodGroup).put(made(CompositePodGroup, name, parent))
+        found.append(list(hierarchies.names_above(leaf)))
+    assert found == [[], ["c1"], ["c1", "c2"], ["c1", "c2"]]
+
+
 def test_the_index_is_what_the_catalogs_say_after_any_changes() -> None:
     random, cluster = Random(1), Cluster()
     kinds: tuple[type[Any], ...] = (PodGroup, CompositePodGroup)

@@ -8,7 +8,9 @@ from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupName
+from kubestow.cluster.pods.pod_groups import KUBERNETES, WORKLOADS, PodGroupAPI, PodGroupName
+from kubestow.config import FeatureGates
+from kubestow.rules.minors import Minor
 from kubestow.testing import node, pod
 
 NAME = PodGroupName(KUBERNETES.name, "default", "g")
@@ -64,3 +66,32 @@ def test_a_group_without_members_is_forgotten() -> None:
     assert list(cluster.pod_groups) == [PodGroupName(KUBERNETES.name, "default", "other")]
     cluster.observe_pod(cluster.shapes.info(pod("a")))
     assert len(cluster.pod_groups) == 0
+
+
+@pytest.mark.parametrize(("minor", "api"), [(34, WORKLOADS), (35, WORKLOADS), (36, KUBERNETES), (37, KUBERNETES)])
+def test_the_groups_of_kubernetes_are_those_of_the_version(minor: int, api: PodGroupAPI) -> None:
+    cluster = Cluster(gates=FeatureGates(minor=Minor(minor)))
+    assert cluster.pod_groups.apis == (api,)
+    reference = {"name": "w", "podGroup": "g", "podGroupReplicaKey": "0"}
+    spec = {"workloadRef": reference, "schedulingGroup": {"podGroupName": "g"}}
+    cluster.observe_pod(cluster.shapes.info(pod("p", spec=spec)))
+    name = "g" if api is KUBERNETES else "w/g/0"
+    assert list(cluster.pod_groups) == [PodGroupName(api.name, "default", name)]
+
+
+def test_a_pod_in_no_group_joins_none() -> None:
+    cluster = Cluster()
+    assert cluster.observe_pod(cluster.shapes.info(pod("p"))) is False
+    assert cluster.observe_pod(cluster.shapes.info(member("p"))) is True
+    assert cluster.observe_pod(cluster.shapes.info(pod("p"))) is False
+    assert cluster.observe_pod(cluster.shapes.info(member("p"))) is True
+    cluster.end_pod("uid-default-p")
+    assert len(cluster.pod_groups) == 0
+
+
+def test_a_member_that_begins_to_terminate_is_not_ready_any_more() -> None:
+    cluster = Cluster()
+    for deleting in (False, True):
+        cluster.observe_pod(cluster.shapes.info(member("a", deleting=deleting)))
+    members = cluster.pod_groups.members(NAME)
+    assert (list(members.pods), list(members.ready)) == (["uid-default-a"], [])

@@ -101,3 +101,65 @@ def test_a_spec_that_pods_share_does_not_give_them_one_shape() -> None:
     found = [shapes.info(each).shape for each in (first, other, first, other)]
     assert [shape.labels["app"] for shape in found] == ["a", "b", "a", "b"]
     assert len(set(found)) == 2
+
+
+def with_volumes(name: str, *sources: dict[str, Any], node: str = "") -> Pod:
+    return pod(name, node=node, spec=mounting("data", inline=list(sources)))
+
+
+def test_a_placed_pod_has_the_shape_of_its_pending_copies() -> None:
+    shapes = Shapes()
+    pending, placed = shapes.info(pod("a", cpu="1")), shapes.info(pod("b", cpu="1", node="n"))
+    assert placed.shape is pending.shape
+    assert (placed.spec.node_name, placed.shape.spec.node_name) == ("n", "")
+    assert (Shapes().shape(pod("b", node="n")).spec.node_name, len(shapes)) == ("", 1)
+
+
+def test_volumes_that_do_not_matter_are_no_part_of_the_shape() -> None:
+    shapes = Shapes()
+    disk = {"gcePersistentDisk": {"pdName": "disk"}}
+    config = {"configMap": {"name": "config"}}
+    plain = shapes.info(with_volumes("a"))
+    assert shapes.info(with_volumes("b", config)).shape is plain.shape
+    assert shapes.info(with_volumes("c", config, config, node="n")).shape is plain.shape
+    assert len(plain.shape.spec.volumes) == len(shapes.info(with_volumes("b", config)).spec.volumes) == 1
+    assert shapes.info(with_volumes("d", disk)).shape is not plain.shape
+    assert shapes.info(with_volumes("e", config, disk)).shape.spec.volumes[-1].name == "inline-1"
+
+
+def test_pending_copies_share_their_spec_and_placed_ones_have_their_own() -> None:
+    shapes = Shapes()
+    one, other = shapes.info(pod("a", cpu="1")), shapes.info(pod("b", cpu="1"))
+    assert one.spec is other.spec is one.shape.spec
+    placed = shapes.info(pod("c", cpu="1", node="n"))
+    assert placed.spec is not one.spec
+    assert one.spec.node_name == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        ({"uid": "another"}, True),
+        ({"name": "next"}, False),
+        ({"kind": "StatefulSet"}, False),
+        ({"api_version": "apps/v2"}, False),
+        ({"controller": False}, False),
+    ],
+)
+def test_pods_of_different_controllers_have_different_shapes(change: dict[str, Any], is_same: bool) -> None:
+    shapes = Shapes()
+    first = shapes.shape(owned("web-1", SET))
+    assert (shapes.shape(owned("web-2", msgspec.structs.replace(SET, **change))) is first) == is_same
+    assert shapes.shape(owned("alone")) is not first
+    assert first.controller is not None and first.controller.name == "web"
+
+
+@pytest.mark.parametrize(("owners", "owners_later"), [((), (SET,)), ((SET,), ())])
+def test_a_pod_that_gets_or_loses_a_controller_has_another_shape(
+    owners: tuple[OwnerReference, ...], owners_later: tuple[OwnerReference, ...]
+) -> None:
+    shapes = Shapes()
+    before = shapes.info(owned("web-1", *owners))
+    later = shapes.info(owned("web-1", *owners_later), before)
+    assert later.shape is not before.shape
+    assert (later.shape.controller is None) == (not owners_later)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,13 @@ def test_changes_without_some_pods_are_those_of_the_others() -> None:
     assert changes.sums_removed(_millicores).tolist() == [-2000, 0, -1000]
 
 
+def test_the_requests_of_the_pods_of_some_kind_are_summed() -> None:
+    changes = PodChanges.of([[info("a", cpu="1"), info("b", cpu="2")], [], [info("c", cpu="4")]], -1)
+    assert changes.sums_of_requests("cpu", lambda shape: shape.requests["cpu"] != 2000).tolist() == [-1000, 0, -4000]
+    assert changes.sums_of_requests("cpu", lambda shape: False).tolist() == [0, 0, 0]
+    assert changes.sums_of_requests("memory", lambda shape: True).tolist() == [0, 0, 0]
+
+
 def test_whether_a_pod_has_a_lower_priority_follows_the_pods() -> None:
     pods = table([info("a", priority=5)], [info("b", priority=5), info("c", priority=7)])
     assert not pods.has_pod_below(5) and pods.has_pod_below(6)
@@ -88,6 +96,65 @@ def test_columns_grow_with_the_number_of_pods() -> None:
     assert pods.priority[slots].tolist() == list(range(100))
     assert pods.requested("cpu")[slots].tolist() == list(range(100))
     assert pods.requested("example.com/gpu")[slots].tolist() == [0] * 100
+
+
+def test_columns_that_have_been_read_grow_too() -> None:
+    pods = table([info("first", priority=3, cpu="7m")])
+    assert pods.requested("cpu").sum() == 7
+    for number in range(200):
+        pods.add(info(f"p{number}", priority=1, cpu="2m"), 0)
+    slots, _ = pods.slots_on([0])
+    assert pods.requested("cpu")[slots].tolist() == [7] + [2] * 200
+    assert pods.requested("example.com/gpu")[slots].tolist() == [0] * 201
+    assert pods.priority[slots].tolist() == [3] + [1] * 200
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ("priority", 3),
+        ("start_time", NOT_STARTED),
+        ("nonzero_cpu", 7),
+        ("nonzero_memory", 200 * 2**20),
+        ("shape_number", 0),
+    ],
+)
+def test_each_column_has_the_pods_that_have_been_added(column: str, expected: int) -> None:
+    pods = table([info("a", priority=3, cpu="7m")])
+    slots, _ = pods.slots_on([0])
+    assert getattr(pods, column)[slots].tolist() == [expected]
+
+
+def test_what_is_known_of_all_pods_includes_those_that_have_been_added() -> None:
+    assert list(table([info("a")]).resources) == ["cpu"]
+    assert table([info("a")]).requested("cpu").sum() == 1000
+    assert [shape for shape in table([info("a")]).shapes.by_number if shape] == [info("a").shape]
+    pods = table([info("a", cpu="1e16"), info("b", cpu="-1"), info("c")])
+    numbers = [pods.extreme_pods]
+    for name in "cab":
+        pods.remove(0, info(name).uid)
+        numbers.append(pods.extreme_pods)
+    assert numbers == [2, 2, 1, 0]
+
+
+def test_resources_that_no_pod_requests_any_more_give_way_to_others() -> None:
+    pods = table([])
+
+    def add(name: str, resource: str) -> PodInfo:
+        added = SHAPES.info(pod(name, requests={resource: "1"}))
+        pods.add(added, 0)
+        assert pods.requested(resource).sum() == 1
+        return added
+
+    kept = add("kept", "example.com/kept")
+    for number in range(300):
+        pods.remove(0, add(f"p{number}", f"example.com/r{number}").uid)
+    slots, _ = pods.slots_on([0])
+    assert pods.requested("example.com/kept")[slots].tolist() == [1]
+    assert pods.requested("example.com/r0").sum() == 0
+    assert "example.com/kept" in pods.resources and len(pods.resources) < 300
+    pods.remove(0, kept.uid)
+    assert pods.shapes.by_number.count(None) == len(pods.shapes.by_number)
 
 
 def test_a_reused_slot_keeps_nothing_of_the_earlier_pod() -> None:

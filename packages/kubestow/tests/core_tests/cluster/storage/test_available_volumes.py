@@ -158,3 +158,115 @@ class AvailableVolumesMachine(RuleBasedStateMachine):
 
 AvailableVolumesMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 TestAvailableVolumesMachine = AvailableVolumesMachine.TestCase
+
+
+BOTH = ["ReadWriteOnce", "ReadOnlyMany"]
+
+
+def matched(cluster: Cluster, *wanted: PersistentVolumeClaim) -> list[list[str | None]]:
+    """The names of the volumes of some claims on each node, by node."""
+    matching = cluster.volumes.available.matching(cluster.all_nodes())
+    matches = [matching.match(one, requirements_of(one)) for one in wanted]
+    names: list[list[str | None]] = [
+        [None if number == NO_VOLUME else match.volumes[number].metadata.name for number in match.numbers.tolist()]
+        for match in matches
+    ]
+    return [list(of_node) for of_node in zip(*names, strict=True)]
+
+
+def test_claims_that_differ_do_not_get_the_same_volume_on_any_of_many_nodes() -> None:
+    cluster = Cluster()
+    for number in range(100):
+        cluster.add_node(node(f"n{number}", zone="ab"[number % 2]))
+    for number in range(9):
+        cluster.catalog(PersistentVolume).put(volume(f"pv-{number}", modes=BOTH, zone="ab"[number % 2]))
+    modes = ("ReadWriteOnce", "ReadWriteOnce", "ReadOnlyMany", "ReadWriteOnce", "ReadOnlyMany")
+    found = matched(cluster, *(claim(f"c{number}", modes=[mode]) for number, mode in enumerate(modes)))
+    assert found[::2] == [["pv-0", "pv-2", "pv-4", "pv-6", "pv-8"]] * 50
+    assert found[1::2] == [["pv-1", "pv-3", "pv-5", "pv-7", None]] * 50
+
+
+def test_a_volume_that_comes_back_is_found_where_it_is_accessible_now_and_by_its_size() -> None:
+    cluster = Cluster()
+    for zone in "ab":
+        cluster.add_node(node(f"n-{zone}", zone=zone))
+    catalog = cluster.catalog(PersistentVolume)
+    catalog.put(volume("moving", zone="a"))
+    catalog.put(volume("other", storage_class="slow", size="9Gi", zone="a"))
+    small, large = claim("c"), claim("d", size="2Gi")
+    assert (matched(cluster, small), matched(cluster, large)) == ([["moving"], [None]], [["other"], [None]])
+    catalog.put(volume("moving", zone="a", claim="someone"))
+    assert matched(cluster, small) == [["other"], [None]]
+    catalog.put(volume("moving", zone="a"))
+    assert matched(cluster, small) == [["moving"], [None]]
+    catalog.put(volume("moving", zone="a", claim="someone"))
+    catalog.put(volume("moving", zone="b"))
+    assert matched(cluster, small) == [["other"], ["moving"]]
+    catalog.put(volume("moving", zone="b", claim="someone"))
+    catalog.put(volume("moving", zone="b", size="3Gi"))
+    assert matched(cluster, large) == [["other"], ["moving"]]
+    catalog.remove("", "moving")
+    assert matched(cluster, small, large) == [["other", None], [None, None]]
+
+
+def test_many_kinds_of_claims_are_matched_one_after_another() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    for number in range(60):
+        labels = {"number": str(number)}
+        cluster.catalog(PersistentVolume).put(volume(f"pv-{number}", labels=labels))
+    for number in (*range(60), *range(60)):
+        selector = {"matchLabels": {"number": str(number)}}
+        assert matched(cluster, claim("c", selector=selector)) == [[f"pv-{number}"]]
+
+
+def test_reserved_volumes_decide_for_the_nodes_one_after_another() -> None:
+    cluster = Cluster()
+    for zone in "ab":
+        cluster.add_node(node(f"n-{zone}", zone=zone))
+    catalog = cluster.catalog(PersistentVolume)
+    for name, zone in (("pv-1", "a"), ("pv-2", "b")):
+        catalog.put(volume(name, zone=zone, claim="c"))
+    catalog.put(volume("free", storage_class="slow"))
+    wanted = claim("c")
+    assert matched(cluster, wanted) == [["pv-1"], [None]], "the first one decides, even where it is not accessible"
+    assert matched(cluster, wanted, wanted) == [["pv-1", None], [None, None]]
+    assert matched(cluster, claim("other")) == [["free"], ["free"]]
+    catalog.remove("", "pv-1")
+    assert matched(cluster, wanted) == [[None], ["pv-2"]]
+    catalog.remove("", "pv-2")
+    assert matched(cluster, wanted) == [["free"], ["free"]]
+
+
+def test_a_volume_is_not_taken_twice_where_a_reserved_one_is_taken_already() -> None:
+    cluster = Cluster()
+    for zone in "ab":
+        cluster.add_node(node(f"n-{zone}", zone=zone))
+    for pv in (volume("mine", zone="a", claim="c"), volume("free-1"), volume("free-2")):
+        cluster.catalog(PersistentVolume).put(pv)
+    mine, other = claim("c"), claim("d")
+    assert matched(cluster, mine, other, other) == [["mine", "free-1", "free-2"], [None, "free-1", "free-2"]]
+    assert matched(cluster, other, mine, other) == [["free-1", "mine", "free-2"], ["free-1", None, "free-2"]]
+    assert matched(cluster, mine, mine, other)[0] == ["mine", "free-1", "free-2"]
+
+
+def test_a_volume_that_comes_back_is_as_it_is_now() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    catalog = cluster.catalog(PersistentVolume)
+    catalog.put(volume("other", modes=["ReadOnlyMany"]))
+    catalog.put(volume("pv", modes=["ReadWriteOnce"]))
+    wanted = claim("c", modes=["ReadWriteOnce"])
+    assert matched(cluster, wanted) == [["pv"]]
+    for modes, version, expected in (
+        (["ReadWriteOnce", "ReadOnlyMany"], "2", "pv"),
+        (["ReadOnlyMany"], "3", None),
+        (["ReadWriteOnce"], "4", "pv"),
+    ):
+        catalog.put(volume("pv", modes=modes, claim="someone"))
+        assert matched(cluster, wanted) == [[None]]
+        catalog.put(volume("pv", modes=modes, metadata={"resourceVersion": version}))
+        assert matched(cluster, wanted) == [[expected]]
+        if expected is not None:
+            match = cluster.volumes.available.matching(cluster.all_nodes()).match(wanted, requirements_of(wanted))
+            assert match.volumes[match.numbers.item()].metadata.resource_version == version

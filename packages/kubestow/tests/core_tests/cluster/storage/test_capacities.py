@@ -53,3 +53,47 @@ def test_a_deleted_object_has_no_capacity(cluster: Cluster) -> None:
     assert enough(cluster, 2) == [True, True]
     catalog.remove("kube-system", "everywhere")
     assert enough(cluster, 1) == [False, False]
+
+
+def test_the_other_objects_of_a_class_stay_when_one_is_deleted(cluster: Cluster) -> None:
+    catalog = cluster.catalog(CSIStorageCapacity)
+    for zone in "ab":
+        catalog.put(capacity(f"in-{zone}", available="2Gi", zone=zone))
+    assert enough(cluster, 2) == [True, True]
+    catalog.remove("kube-system", "in-a")
+    assert enough(cluster, 2) == [False, True]
+    catalog.put(capacity("in-b", available="3Gi", zone="b"))
+    assert enough(cluster, 3) == [False, True]
+    catalog.remove("kube-system", "in-b")
+    assert enough(cluster, 1) == [False, False]
+
+
+def test_the_capacity_of_an_object_is_in_bytes_and_zero_without_one(cluster: Cluster) -> None:
+    catalog = cluster.catalog(CSIStorageCapacity)
+    catalog.put(capacity("a", available="2Gi", zone="a"))
+    catalog.put(capacity("b", available=None, largest="1Gi", zone="b"))
+    first = cluster.volumes.capacities.first_sufficient("slow", 1)
+    assert cluster.volumes.capacities.capacity("slow", first).tolist() == [2 * GI, 0]
+    nowhere = cluster.volumes.capacities.first_sufficient("slow", 9 * GI)
+    assert nowhere.tolist() == [NO_CAPACITY, NO_CAPACITY]
+    assert cluster.volumes.capacities.capacity("slow", nowhere).tolist() == [0, 0]
+    assert cluster.volumes.capacities.capacity("fast", nowhere).tolist() == [0, 0]
+    catalog.put(capacity("a", available="5Gi", zone="a"))
+    assert cluster.volumes.capacities.capacity("slow", first).tolist() == [5 * GI, 0]
+
+
+def test_of_several_objects_for_a_node_the_first_with_enough_counts(cluster: Cluster) -> None:
+    catalog = cluster.catalog(CSIStorageCapacity)
+    for name, available in (("c", "9Gi"), ("a", "1Gi"), ("b", "5Gi")):
+        catalog.put(capacity(name, available=available))
+    found = [cluster.volumes.capacities.first_sufficient("slow", size * GI).tolist() for size in (1, 2, 6, 10)]
+    assert found == [[0, 0], [1, 1], [2, 2], [NO_CAPACITY, NO_CAPACITY]]
+
+
+def test_the_nodes_of_a_topology_follow_their_labels(cluster: Cluster) -> None:
+    cluster.catalog(CSIStorageCapacity).put(capacity("in-a", available="2Gi", zone="a"))
+    assert enough(cluster, 1) == [True, False]
+    cluster.update_node(node("b", zone="a"))
+    assert enough(cluster, 1) == [True, True]
+    cluster.add_node(node("c", zone="a"))
+    assert enough(cluster, 1) == [True, True, True]

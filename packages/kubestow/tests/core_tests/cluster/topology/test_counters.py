@@ -18,7 +18,7 @@ from kubestow.cluster.placed_pods import TERMS_CARRIED
 from kubestow.cluster.pods.affinity_terms import index_keys_of, selected_index_keys
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
-from kubestow.cluster.topology.domains import DomainSums, EligibleRows, domain_sums
+from kubestow.cluster.topology.domains import DomainSums, EligibleRows, SharedSums, domain_sums
 from kubestow.testing import node, pod
 
 pytestmark = pytest.mark.usefixtures("only_own_garbage")
@@ -157,6 +157,33 @@ def test_terms_are_removed_with_the_last_pod_that_carries_them() -> None:
     assert cluster.carried_terms.version_for(carriers[0].shape.index_keys) > before
 
 
+def test_terms_that_may_select_any_pod_are_those_for_every_pod() -> None:
+    cluster = Cluster()
+    anywhere = {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": ZONE}
+    of_app = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": ZONE}
+    terms = cluster.carried_terms
+    keys = {app: cluster.shapes.info(pod("p", labels={"app": app})).shape.index_keys for app in "ab"}
+    before = {app: terms.version_for(keys[app]) for app in "ab"}
+    found = [{app: (len(terms.terms_for(keys[app])), terms.has_terms_for(keys[app])) for app in "ab"}]
+    for number, term in enumerate((anywhere, of_app)):
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        cluster.put_pod(cluster.shapes.info(pod(f"carrier-{number}", node="n", affinity=affinity)))
+        found.append({app: (len(terms.terms_for(keys[app])), terms.has_terms_for(keys[app])) for app in "ab"})
+        assert all(terms.version_for(keys[app]) > before[app] for app in ("ab" if term is anywhere else "a"))
+    for number in (0, 1, 0):
+        cluster.remove_pod(f"uid-default-carrier-{number}")
+        found.append({app: (len(terms.terms_for(keys[app])), terms.has_terms_for(keys[app])) for app in "ab"})
+    none, one, two = (0, False), (1, True), (2, True)
+    assert found == [
+        {"a": none, "b": none},
+        {"a": one, "b": one},
+        {"a": two, "b": one},
+        {"a": one, "b": none},
+        {"a": none, "b": none},
+        {"a": none, "b": none},
+    ]
+
+
 def test_another_shape_with_terms_that_are_carried_already_is_no_event_of_terms() -> None:
     cluster = Cluster()
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE}]}}
@@ -219,3 +246,122 @@ def test_a_pod_has_a_selected_index_key_exactly_if_it_may_be_selected() -> None:
     assert selected_index_keys(None, EVERYTHING) is None
     assert selected_index_keys(None, NOTHING) == frozenset()
     assert not index_keys & (selected_index_keys(frozenset({"other"}), selecting("app", "web")) or set())
+
+
+def place(cluster: Cluster, name: str, where: str, app: str = "a", *, cpu: str | None = None) -> str:
+    info = cluster.shapes.info(pod(name, labels={"app": app}, node=where, cpu=cpu))
+    cluster.put_pod(info)
+    return info.uid
+
+
+def cluster_with(*names: str) -> Cluster:
+    cluster = Cluster()
+    for name in names:
+        cluster.add_node(node(name, zone="z"))
+    return cluster
+
+
+def test_a_shape_that_is_placed_again_is_counted_by_the_counters_that_were_made_meanwhile() -> None:
+    cluster = cluster_with("n")
+    first = count(cluster, "a")
+    cluster.remove_pod(place(cluster, "p", "n"))
+    second = count(cluster, "a", terminating=True)
+    place(cluster, "q", "n")
+    assert (first.by_row.tolist(), second.by_row.tolist()) == ([1], [1])
+
+
+def test_a_counter_is_filled_with_the_pods_that_are_placed_still() -> None:
+    cluster = cluster_with("n", "m")
+    gone, kept = place(cluster, "p", "n", cpu="1"), place(cluster, "q", "m", cpu="2")
+    cluster.remove_pod(gone)
+    assert count(cluster, "a").by_row.tolist() == [0, 1]
+    cluster.remove_pod(kept)
+    assert count(cluster, "a", terminating=True).by_row.tolist() == [0, 0]
+    assert cluster.counter("any", lambda shape: 1).by_row.tolist() == [0, 0]
+
+
+def test_a_counter_counts_without_listeners_and_tells_those_that_it_has() -> None:
+    cluster = cluster_with("n", "m")
+    counter = count(cluster, "a")
+    assert not counter.has_counted
+    assert counter.by_row.tolist() == [0, 0]
+    place(cluster, "p", "m")
+    assert counter.has_counted
+    assert counter.by_row.tolist() == [0, 1]
+    by_zone = domain_sums(cluster.nodes, counter, ZONE)
+    by_host = domain_sums(cluster.nodes, counter, "kubernetes.io/hostname")
+    assert domain_sums(cluster.nodes, counter, ZONE) is by_zone
+    assert (by_zone.by_domain.tolist(), by_host.by_domain.tolist()) == ([0, 1], [0, 0, 1])
+    place(cluster, "q", "n")
+    assert (by_zone.by_domain.tolist(), by_host.by_domain.tolist()) == ([0, 2], [0, 1, 1])
+
+
+def test_a_counter_that_counts_no_pod_has_counted_none() -> None:
+    cluster = cluster_with("n")
+    counter = cluster.counter("no pod", lambda shape: 0)
+    place(cluster, "p", "n")
+    assert not counter.has_counted
+    cluster.remove_pod("uid-default-p")
+    assert not counter.has_counted
+    assert counter.by_row.tolist() == [0]
+
+
+@pytest.mark.parametrize("nodes_before", range(4))
+def test_the_first_pod_that_is_counted_is_in_the_sums_that_have_been_read_before(nodes_before: int) -> None:
+    cluster = cluster_with("n", *(f"other-{number}" for number in range(nodes_before)))
+    counter = count(cluster, "a")
+    sums = domain_sums(cluster.nodes, counter, ZONE)
+    assert (sums.by_domain.tolist(), sums.total) == ([0, 0], 0)
+    place(cluster, "p", "n")
+    assert (sums.by_domain.tolist(), sums.total) == ([0, 1], 1)
+
+
+def test_pods_are_summed_on_eligible_nodes_only() -> None:
+    cluster = Cluster()
+    for name, labels in (("n", SSD), ("m", {}), ("l", SSD)):
+        cluster.add_node(node(name, zone=None if name == "l" else "z", labels=labels))
+    counter = count(cluster, "a")
+    place(cluster, "p0", "n")
+    sums = on_ssd(cluster, counter)
+    assert (sums.by_domain.tolist(), sums.total, sums.eligible.tolist()) == ([0, 1], 1, [True, False, True])
+    place(cluster, "p1", "m")
+    place(cluster, "p2", "n")
+    place(cluster, "p3", "l")
+    assert (sums.by_domain.tolist(), sums.total) == ([1, 2], 2)
+    cluster.remove_pod("uid-default-p0")
+    cluster.remove_pod("uid-default-p1")
+    assert (sums.by_domain.tolist(), sums.total) == ([1, 1], 1)
+    cluster.update_node(node("m", zone="z", labels=SSD))
+    assert (sums.by_domain.tolist(), sums.eligible.tolist()) == ([1, 1], [True, True, True])
+
+
+def test_the_sums_of_several_counters_are_added() -> None:
+    cluster = Cluster()
+    for name, zone in (("a", "x"), ("b", "y"), ("c", "z")):
+        cluster.add_node(node(name, zone=zone, labels={} if name == "b" else SSD))
+    for number, where in enumerate("aabc"):
+        place(cluster, f"p{number}", where)
+    place(cluster, "other", "c", "b")
+    parts = [on_ssd(cluster, count(cluster, app)) for app in "ab"]
+    shared = SharedSums(parts)
+    assert shared.by_domain.tolist() == [0, 2, 0, 2]
+    assert (shared.present.tolist(), shared.eligible.tolist()) == ([1, 3], [True, False, True])
+    assert (shared.minimum(), shared.critical_paths()) == (2, (1, 2, 2))
+    place(cluster, "more", "a")
+    assert (shared.minimum(), shared.critical_paths()) == (2, (3, 2, 3))
+
+
+def test_counters_of_a_shape_that_nothing_refers_to_any_more_do_not_disturb_the_others() -> None:
+    cluster = cluster_with("n")
+    kept = count(cluster, "a")
+    dropped = [cluster.counter(("dropped", number), lambda shape: 1) for number in range(40)]
+    place(cluster, "p", "n")
+    assert [counter.by_row.tolist() for counter in dropped] == [[1]] * 40
+    del dropped
+    gc.collect()
+    for number in range(40):
+        made = cluster.counter(("made", number), lambda shape: 2)
+        assert made.by_row.tolist() == [2 + 2 * number]
+        place(cluster, f"q{number}", "n")
+        assert made.by_row.tolist() == [4 + 2 * number]
+    assert kept.by_row.tolist() == [41]
