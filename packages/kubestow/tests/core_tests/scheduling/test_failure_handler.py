@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from core_tests.scheduling.fixture import enabled
@@ -18,7 +19,8 @@ from kubestow.framework.interface import (
     PostFilterResult,
     ReservePlugin,
 )
-from kubestow.framework.status import Status
+from kubestow.framework.status import Code, Status
+from kubestow.scheduling.cycle.failure_handler import SchedulingFailure
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
@@ -123,6 +125,30 @@ def test_a_failed_reserve_is_unreserved_and_retried() -> None:
 
     RejectsFirstReserve.unreserved.clear()
     in_virtual_time(scenario, node("n"), **enabled(RejectsFirstReserve))
+
+
+@pytest.mark.parametrize(
+    ("status", "failure"),
+    [
+        (
+            Status.unschedulable("no").by("Quota"),
+            SchedulingFailure("Unschedulable", "0/1 nodes are available: 1 no.", frozenset({"Quota"})),
+        ),
+        (
+            Status(Code.PENDING, ("not yet",)).by("Quota"),
+            SchedulingFailure(
+                "Unschedulable", "0/1 nodes are available: 1 not yet.", pending_plugins=frozenset({"Quota"})
+            ),
+        ),
+        (Status.error("broken").by("Quota"), SchedulingFailure("SchedulerError", "broken")),
+        (Status.unschedulable("no"), SchedulingFailure("Unschedulable", "no")),
+    ],
+    ids=["rejected", "pending", "failed", "rejected by no plugin"],
+)
+def test_the_plugins_whose_events_requeue_a_pod_follow_from_the_status_that_ended_its_attempt(
+    status: Status, failure: SchedulingFailure
+) -> None:
+    assert SchedulingFailure.of_status(status) == failure
 
 
 async def nomination_ends(harness: SchedulerHarness) -> None:

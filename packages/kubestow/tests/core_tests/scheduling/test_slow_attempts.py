@@ -75,6 +75,28 @@ def test_the_pod_says_which_plugin_is_slow_and_when_it_is_tried_again() -> None:
     in_virtual_time(scenario, node("n"), **enabled(Slow))
 
 
+class Slower(Slow):
+    """Takes twice as long."""
+
+    name = "Slower"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        super().pre_filter(state, pod, nodes)
+        return super().pre_filter(state, pod, nodes)
+
+
+@pytest.mark.parametrize("order", [(Slow, Slower), (Slower, Slow)], ids=["after", "before"])
+def test_of_several_slow_plugins_the_slowest_is_named(
+    order: tuple[type[Slow], type[Slow]], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(slow("expensive", 5))
+        await harness.settle()
+
+    in_virtual_time(scenario, node("n"), **enabled(*order))
+    assert "the attempt took 15.0 s, 10.0 s of them in the PreFilter of plugin Slower, and" in caplog.text
+
+
 def test_an_attempt_within_the_budget_changes_nothing() -> None:
     async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(slow("a", 0.9, rejected=True))
