@@ -7,6 +7,7 @@ from typing import Any
 
 from core_tests.scheduling.gangs.groups import GATES, gang_scheduling, group, member, members, together
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message
+from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.gang import Gang, Placement, PlacementGeneratePlugin
@@ -29,6 +30,20 @@ def test_an_unschedulable_gang_loses_its_nominations() -> None:
         assert not harness.scheduler.cluster.has_nominations
 
     in_virtual_time(scenario, *rack("a", "2"), *rack("b", "2"), together("train", 2, "rack"), **TOPOLOGY_AWARE)
+
+
+def test_the_message_of_a_gang_with_placements_names_the_first_one() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, members(3, "train", cpu="1", priority=100))
+        await harness.advance(5)
+        (found,) = harness.cluster.objects(PodGroup)["default", "train"].status.conditions
+        text = "default/train needs 3 pods, 2 of 3 fit"
+        text = f"0/2 placements are available, first placement status: {text}"
+        assert found.message.startswith(f"pod group is unschedulable: {text}; default/train-")
+        assert (found.status, found.reason) == ("False", "Unschedulable")
+        assert "pod group preemption" not in found.message
+
+    in_virtual_time(scenario, *rack("a", "2"), *rack("b", "1"), together("train", 3, "rack"), **TOPOLOGY_AWARE)
 
 
 def test_a_gang_without_a_placement_is_requeued_by_a_node_with_the_label() -> None:
@@ -88,7 +103,10 @@ def test_a_placement_plugin_can_reject_a_gang() -> None:
     async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(2, "train", cpu="1"))
         await harness.advance(5)
-        assert pending_message(harness, "train-0") == "pod group is unschedulable: not on a Saturday"
+        message = "pod group is unschedulable: not on a Saturday"
+        assert pending_message(harness, "train-0") == message
+        (found,) = harness.cluster.objects(PodGroup)["default", "train"].status.conditions
+        assert (found.status, found.reason, found.message) == ("False", "Unschedulable", message)
 
     in_virtual_time(
         scenario, node("n"), group("train", 2), plugins=[RejectingGenerator], **gang_scheduling("RejectingGenerator")

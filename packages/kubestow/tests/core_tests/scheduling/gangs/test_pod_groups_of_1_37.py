@@ -200,6 +200,20 @@ def test_a_group_that_preempts_says_how_many_pods_it_evicts() -> None:
     after(0.2, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
 
 
+def test_a_pod_beyond_those_that_a_group_preempts_for_is_nominated_to_no_node() -> None:
+    gang = [*members(2, "train", cpu="1", priority=100), member("train-large", "train", cpu="64", priority=100)]
+    low = [pod("low", cpu="2", priority=10, node="n")]
+
+    def check(harness: SchedulerHarness) -> None:
+        nominations = {name: harness.scheduler.cluster.nomination(f"uid-default-{name}") for name in names}
+        assert nominations == {"train-0": "n", "train-1": "n", "train-large": None}
+        assert harness.cluster.pod("train-large").status.nominated_node_name == ""
+
+    names = [each.metadata.name for each in gang]
+    options = OF_1_37 | {"cluster": TerminatingCluster()}
+    after(0.2, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
+
+
 @pytest.mark.parametrize(
     ("minor", "bound", "left"),
     [

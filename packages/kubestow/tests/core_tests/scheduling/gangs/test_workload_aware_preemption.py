@@ -179,6 +179,34 @@ def test_a_gang_selects_its_victims_once_and_waits_for_them(same_shape: bool) ->
     in_virtual_time(scenario, node("n", cpu="8"), *low, preempting("train", 2), cluster=cluster, **WORKLOAD_AWARE)
 
 
+def test_a_gang_keeps_its_nominations_while_its_victims_terminate() -> None:
+    """It is tried again meanwhile, because a node is added."""
+    low = pods(2, prefix="low", cpu="1", priority=1, node="n")
+    gang = members(2, "train", cpu="1", priority=100)
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, gang)
+        await harness.advance(10)
+        harness.cluster.put(node("small", cpu="1"))
+        await harness.advance(30)
+        assert bound_count(harness, gang) == 0
+        assert [harness.cluster.pod(each.metadata.name).status.nominated_node_name for each in gang] == ["n", "n"]
+
+    cluster = TerminatingCluster()
+    in_virtual_time(scenario, node("n", cpu="2"), *low, preempting("train", 2), cluster=cluster, **WORKLOAD_AWARE)
+
+
+def test_a_gang_that_has_no_victims_loses_its_nominations() -> None:
+    gang = [member(f"train-{number}", "train", cpu="1", priority=100, nominated="n") for number in range(2)]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, gang)
+        await harness.advance(5)
+        assert [harness.cluster.pod(each.metadata.name).status.nominated_node_name for each in gang] == ["", ""]
+
+    in_virtual_time(scenario, node("n", cpu="1"), preempting("train", 2), **WORKLOAD_AWARE)
+
+
 def test_pods_without_a_group_preempt_individually() -> None:
     low = pods(2, prefix="low", cpu="1", priority=1, node="n")
     gang = [pod(f"train-{n}", cpu="1", priority=100) for n in range(2)]
