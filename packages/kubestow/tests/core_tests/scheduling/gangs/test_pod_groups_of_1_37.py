@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,7 +16,14 @@ from kubestow.api.scheduling import Condition, PodGroup
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interface import Handle, ReservePlugin
+from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.interface import (
+    FilterRunner,
+    Handle,
+    PostFilterPlugin,
+    PostFilterResult,
+    ReservePlugin,
+)
 from kubestow.framework.status import Status
 from kubestow.rules.minors import Behaviour, Minor
 from kubestow.scheduling.interfaces import ObjectReference
@@ -198,6 +205,34 @@ def test_a_group_that_preempts_says_how_many_pods_it_evicts() -> None:
 
     options = OF_1_37 | {"cluster": TerminatingCluster()}
     after(0.2, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
+
+
+class CountsPostFilters(PostFilterPlugin):
+    """Counts the pods that it is asked about."""
+
+    name = "CountsPostFilters"
+    events_to_register = ()
+    pods: ClassVar[list[str]] = []
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
+        self.pods.append(pod.name)
+        return PostFilterResult(Status.unschedulable("no"))
+
+
+def test_no_post_filter_plugin_is_asked_about_single_pods_of_a_group() -> None:
+    """Not even while it is found out what the group would evict."""
+    gang = [*members(2, "train", cpu="1", priority=100), member("train-large", "train", cpu="64", priority=100)]
+    low = [pod("low", cpu="2", priority=10, node="n")]
+
+    def check(harness: SchedulerHarness) -> None:
+        assert (bound_count(harness, gang), remaining(harness, low)) == (2, [])
+        assert CountsPostFilters.pods == []
+
+    CountsPostFilters.pods.clear()
+    options = OF_1_37 | enabled(CountsPostFilters)
+    after(30, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
 
 
 def test_a_pod_beyond_those_that_a_group_preempts_for_is_nominated_to_no_node() -> None:
