@@ -87,8 +87,7 @@ class PartitionedEventHandlers(EventHandlers):
                 self.offer_received(info)
             return
         self.queue.delete(uid)
-        if info.status.nominated_node_name or (old is not None and old.status.nominated_node_name):
-            self._update_nomination(old, info)
+        self._update_nomination(old, info)
 
     def offer_received(self, info: PodInfo) -> None:
         """Have a queued pod that is on offer tried soon, or decline it if a plugin gates it here.
