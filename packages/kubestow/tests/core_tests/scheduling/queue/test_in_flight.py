@@ -93,8 +93,8 @@ def test_a_rejected_pod_does_not_wait_for_what_has_happened_during_its_attempt(c
 def test_truncating_the_event_log_loses_no_event_of_a_pod_in_flight(steps: list[tuple[str, int]], repeats: int) -> None:
     """Compares with one list per pod, with enough events to truncate the shared log."""
     flight, lists, number = PodsInFlight(), dict[str, list[int]](), 0
-    for step, pod in steps:
-        uid = f"pod-{pod}"
+    for step, which in steps:
+        uid = f"pod-{which}"
         if step == "pop" and uid not in flight:
             flight.add(uid)
             lists[uid] = []
