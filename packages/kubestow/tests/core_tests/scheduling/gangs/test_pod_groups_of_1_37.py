@@ -154,7 +154,8 @@ def test_a_gated_pod_gates_its_group() -> None:
     in_virtual_time(scenario, node("n"), group("train", 2), **OF_1_37)
 
 
-def test_a_group_no_longer_waits_for_a_gated_pod_that_is_deleted() -> None:
+@pytest.mark.parametrize("minor", [V37, without(Behaviour.POD_GROUPS_ARE_QUEUED)], ids=["since", "before"])
+def test_a_group_no_longer_waits_for_a_gated_pod_that_is_deleted(minor: Minor) -> None:
     gated = pod("train-2", spec={"schedulingGroup": {"podGroupName": "train"}, "schedulingGates": [{"name": "wait"}]})
     gang = members(2, "train")
 
@@ -166,7 +167,7 @@ def test_a_group_no_longer_waits_for_a_gated_pod_that_is_deleted() -> None:
         await harness.advance(5)
         assert bound_count(harness, gang) == 2
 
-    in_virtual_time(scenario, node("n"), group("train", 2), **OF_1_37)
+    in_virtual_time(scenario, node("n"), group("train", 2), **OF_1_37 | {"minor": minor})
 
 
 def test_a_smaller_min_count_requeues_a_waiting_gang() -> None:
@@ -205,6 +206,15 @@ def test_a_group_that_preempts_says_how_many_pods_it_evicts() -> None:
 
     options = OF_1_37 | {"cluster": TerminatingCluster()}
     after(0.2, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
+
+
+def test_without_composite_groups_a_group_is_scheduled_by_itself_whatever_its_parent() -> None:
+    gang = members(2, "train")
+
+    def check(harness: SchedulerHarness) -> None:
+        assert bound_count(harness, gang) == 2
+
+    after(5, gang, check, node("n"), group("train", 2, parentCompositePodGroupName="missing"), **OF_1_37)
 
 
 class CountsPostFilters(PostFilterPlugin):
