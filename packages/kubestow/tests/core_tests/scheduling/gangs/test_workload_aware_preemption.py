@@ -110,6 +110,20 @@ def test_pods_of_equal_priority_to_the_group_are_not_evicted() -> None:
     )
 
 
+@pytest.mark.parametrize(("mode", "left"), [("all", 2), ("single", 0)])
+def test_only_the_pods_of_a_group_that_is_evicted_as_a_whole_are_as_important_as_it(mode: str, left: int) -> None:
+    placed = [member(f"low-{number}", "low", cpu="1", priority=1, node="n") for number in range(2)]
+    gang = members(2, "train", cpu="1", priority=100)
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, gang)
+        await harness.advance(30)
+        assert (bound_count(harness, gang), len(remaining(harness, placed))) == (2 - left, left)
+
+    groups = preempting("low", 2, priority=200, disruptionMode={mode: {}}), preempting("train", 2)
+    in_virtual_time(scenario, node("n", cpu="2"), *groups, *placed, **WORKLOAD_AWARE)
+
+
 def test_no_pod_is_evicted_for_a_gang_that_cannot_fit_after_preemption() -> None:
     low = pods(2, prefix="low", cpu="1", priority=1, node="n")
     equal = pods(2, prefix="equal", cpu="1", priority=100, node="n")

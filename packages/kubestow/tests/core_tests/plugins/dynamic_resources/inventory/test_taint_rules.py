@@ -103,6 +103,17 @@ def test_a_device_that_fits_the_class_of_a_rule_is_tainted_when_the_class_comes(
     assert harness.decide(pod_with("c")).node_name == "n"
 
 
+def test_a_rule_may_change_after_its_slices_are_gone() -> None:
+    harness = single_node(SLICES, slice_of("d2", node="m"), claim(), taint_rule(device="d0"))
+    assert harness.decide(pod_with("c")).node_name == "n"
+    harness.cluster.catalog(ResourceSlice).remove("", SLICES.metadata.name)
+    harness.put(taint_rule(device="d2"))
+    assert harness.decide(pod_with("c")).node_name is None
+    harness.put(SLICES)
+    assert harness.run(pod_with("c")).node_name == "n"
+    assert harness.devices() == ["r=d0"]
+
+
 # -- changes -------------------------------------------------------------------------------------------------------
 
 
