@@ -63,7 +63,8 @@ def test_a_pod_without_claims_skips_the_plugin() -> None:
 
 
 def test_without_the_gate_the_plugin_is_skipped_whatever_the_claims() -> None:
-    harness = single_node(GPU, claim(), minor=Minor(33), gates={"DynamicResourceAllocation": False})
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "DynamicResources"}]}}}
+    harness = single_node(GPU, claim(), minor=Minor(33), profile=profile)
     info = harness.info(pod_with("c"))
     status = harness.plugin.pre_filter(CycleState(), info, harness.cluster.all_nodes())
     assert status is not None and status.code is Code.SKIP
