@@ -169,6 +169,20 @@ def test_a_group_of_a_tree_is_tried_in_each_of_its_domains() -> None:
     check(large, condition, *nodes, composite("all", 1), leaf("a", 1, "all", **constraint))
 
 
+def test_the_reason_of_a_group_that_fits_in_another_domain_is_that_of_its_tree() -> None:
+    nodes = [node(rack, cpu=cpu, labels={"rack": rack}) for rack, cpu in (("x", "500m"), ("y", "2"))]
+    large = members(2, "b", cpu="8")
+
+    def condition(harness: SchedulerHarness) -> None:
+        assert bound_count(harness, [*A, *large]) == 0
+        of_tree = "pod group is unschedulable, minCount (2) cannot be satisfied: 1 scheduled, 0 remaining"
+        assert pending_message(harness, "a-0").startswith(of_tree)
+
+    constraint = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    groups = leaf("a", 2, "all", **constraint), leaf("b", 2, "all")
+    check([*A, *large], condition, *nodes, composite("all", 2), *groups)
+
+
 def test_a_tree_preempts_as_one() -> None:
     low = pods(4, prefix="low", cpu="1", priority=10, node="n")
     gang = [member(f"{name}-{n}", name, cpu="1", priority=100) for name in "ab" for n in range(2)]

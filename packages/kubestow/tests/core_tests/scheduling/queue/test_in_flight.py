@@ -73,7 +73,7 @@ def test_events_are_dropped_again_and_again_while_attempts_overlap() -> None:
 @pytest.mark.parametrize(
     ("cpu", "place"), [(None, Place.UNSCHEDULABLE), ("1", Place.UNSCHEDULABLE), ("16", Place.BACKOFF)]
 )
-def test_a_rejected_pod_does_not_wait_for_what_has_happened_during_its_attempt(cpu: str | None, place: Place) -> None:
+def test_a_rejected_pod_does_not_wait_for_an_event_that_it_has_missed_in_flight(cpu: str | None, place: Place) -> None:
     async def scenario(harness: SchedulerHarness) -> None:
         queue, clock = harness.scheduler.queue, harness.scheduler.environment.clock
         harness.cluster.put(pod("a", cpu="9"))
