@@ -176,7 +176,9 @@ def test_the_reason_of_a_group_that_fits_in_another_domain_is_that_of_its_tree()
     def condition(harness: SchedulerHarness) -> None:
         assert bound_count(harness, [*A, *large]) == 0
         of_tree = "pod group is unschedulable, minCount (2) cannot be satisfied: 1 scheduled, 0 remaining"
-        assert pending_message(harness, "a-0").startswith(of_tree)
+        messages = sorted(pending_message(harness, each.metadata.name) for each in A)
+        assert messages[0] == "0/1 nodes are available: 1 Insufficient cpu."  # in the first domain
+        assert messages[1].startswith(of_tree)
 
     constraint = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
     groups = leaf("a", 2, "all", **constraint), leaf("b", 2, "all")
