@@ -151,6 +151,24 @@ def test_the_plugins_whose_events_requeue_a_pod_follow_from_the_status_that_ende
     assert SchedulingFailure.of_status(status) == failure
 
 
+def test_a_pod_that_another_scheduler_name_has_come_to_during_its_attempt_is_queued_as_a_new_one() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        queue, handler = harness.scheduler.queue, harness.scheduler._failure_handler
+        harness.cluster.put(pod("a", cpu="64"))
+        await harness.settle()
+        tried = queue.pop_pod("uid-default-a")
+        assert tried is not None and tried.attempts == 2
+        harness.scheduler.leadership.holds_lease = False  # type: ignore[misc]
+        harness.cluster.put(pod("a", cpu="64", scheduler="second"))
+        rejectors = frozenset({"NodeResourcesFit"})
+        handler.attempt_failed(tried, SchedulingFailure("Unschedulable", "no", rejectors))
+        (queued,) = queue.pods.values()
+        assert (queued.info.spec.scheduler_name, queued.attempts, queued.rejectors) == ("second", 0, frozenset())
+        assert not queue.in_flight.uids()
+
+    in_virtual_time(scenario, node("n"), profiles=[{"schedulerName": "default-scheduler"}, {"schedulerName": "second"}])
+
+
 async def nomination_ends(harness: SchedulerHarness) -> None:
     """A nominated pod fits nowhere: its nomination is cleared in memory and in its status."""
     harness.cluster.put(pod("a", cpu="8", nominated="gone"))

@@ -108,7 +108,7 @@ def test_where_groups_are_queued_a_slow_pod_without_a_group_is_put_aside_alone()
         await harness.advance(5)
         assert harness.node_of("a")
 
-    groups = {"minor": Minor(37), "gates": {"GenericWorkload": True}}
+    groups: dict[str, Any] = {"minor": Minor(37), "gates": {"GenericWorkload": True}}
     in_virtual_time(scenario, node("n"), **groups, **enabled(Slow))
 
 

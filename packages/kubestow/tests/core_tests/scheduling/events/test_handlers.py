@@ -117,7 +117,7 @@ def test_a_pod_gets_the_node_that_another_pod_is_no_longer_nominated_to() -> Non
     """The nomination ends in the other pod's status, without an attempt of this scheduler."""
 
     async def scenario(harness: SchedulerHarness) -> None:
-        nowhere = {"node_selector": {"there": "is none"}, "cpu": "4", "priority": 10}
+        nowhere: dict[str, Any] = {"node_selector": {"there": "is none"}, "cpu": "4", "priority": 10}
         harness.cluster.put(pod("first", **nowhere))
         await harness.advance(1)
         harness.cluster.put(pod("first", nominated="n", **nowhere))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,15 +10,20 @@ import pytest
 
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import Shapes
-from kubestow.framework.gang import Gang
-from kubestow.framework.status import Status
+from kubestow.framework.event_registration import EVERYTHING
+from kubestow.framework.gang import Gang, Segments
+from kubestow.framework.status import SUCCESS, Status
 from kubestow.scheduling.cycle.failure_handler import SchedulingFailure
 from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import pod
 
 #: A profile with a plugin for gangs.
-PLUGINS = SimpleNamespace(gang_source=SimpleNamespace(name="Gangs"), placement_generate=None, filter=())
+FILTERS = [
+    SimpleNamespace(name="Ports", events_to_register=()),
+    SimpleNamespace(name="Any", events_to_register=EVERYTHING),
+]
+PLUGINS = SimpleNamespace(gang_source=SimpleNamespace(name="Gangs"), placement_generate=None, filter=FILTERS)
 PROFILE: Any = SimpleNamespace(runtime=SimpleNamespace(plugins=PLUGINS))
 NO = Status.unschedulable("no")
 
@@ -40,6 +46,28 @@ def test_a_gang_waits_for_all_plugins_that_rejected_its_pods() -> None:
     assert tried.failure("too few") == SchedulingFailure(
         "Unschedulable", "too few", frozenset({"Gangs", "Fit", "Ports"}), frozenset({"Devices"}), ""
     )
+
+
+@pytest.mark.parametrize(
+    ("search", "segments", "helps"),
+    [
+        (SUCCESS, None, False),
+        (SUCCESS, Segments("rack", 2), True),
+        (Status.unschedulable("there is no placement"), None, True),
+    ],
+    ids=["one pod", "whole segments", "no placement exists"],
+)
+def test_another_node_for_any_pod_may_help_a_gang_that_does_not_fit_together(
+    search: Status, segments: Segments | None, helps: bool
+) -> None:
+    """Of the plugins with events of their own; those of every event count if they have rejected a pod."""
+    tried = attempt(failure(rejectors={"Any"}))
+    tried.search, tried.gang = search, replace(tried.gang, segments=segments)
+    expected = {"Gangs", "Any"} | ({"Ports"} if helps else set())
+    assert tried.failure("too few").rejectors == expected
+    tried = attempt(failure(rejectors={"Fit"}))
+    tried.search, tried.gang = search, replace(tried.gang, segments=segments)
+    assert tried.failure("too few").rejectors == {"Gangs", "Fit"} | ({"Ports"} if helps else set())
 
 
 def test_a_gang_with_a_pod_that_no_plugin_rejected_is_retried_soon() -> None:

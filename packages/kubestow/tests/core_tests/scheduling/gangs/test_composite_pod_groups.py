@@ -153,7 +153,7 @@ def test_the_domains_of_the_groups_of_a_tree_are_within_its_own() -> None:
         placed = [{harness.node_of(each.metadata.name) for each in group_pods} for group_pods in (A, B)]
         assert sorted(placed, key=min) == [{"y"}, {"z"}]
 
-    of_rack, of_zone = ({"schedulingConstraints": {"topology": [{"key": key}]}} for key in ("rack", "zone"))
+    of_rack, of_zone = (dict[str, Any](schedulingConstraints={"topology": [{"key": key}]}) for key in ("rack", "zone"))
     groups = leaf("a", 2, "all", **of_rack), leaf("b", 2, "all", **of_rack)
     check([*A, *B], condition, *nodes, composite("all", 2, **of_zone), *groups)
 

@@ -25,7 +25,16 @@ NOTHING = Assignments((), ())
 class Search:
     """A search for a gang of one pod among placements of one node each, which are called as their nodes."""
 
-    def __init__(self, count: int, fits: Callable[[str], bool], *, at_once: bool = False, best: int = 0) -> None:
+    def __init__(
+        self,
+        count: int,
+        fits: Callable[[str], bool],
+        *,
+        at_once: bool = False,
+        best: int = 0,
+        leaves: Sequence[str] = (),
+    ) -> None:
+        leaving = list(leaves)
         harness = PluginHarness([node(f"n{number}") for number in range(count)])
         self.tried, self.pauses, self.checks, self.scored = list[str](), 0, 0, list[str]()
         queued = QueuedPod(harness.info(pod("a")), 0.0)
@@ -38,11 +47,15 @@ class Search:
             return Assignments([(queued, name)], ()) if fits(name) else NOTHING
 
         async def try_in(scope: Scope) -> Assignments:
-            (name,) = scope.names or ()
+            assert scope.names is not None
+            (name,) = scope.names
             return assign(name)
 
         async def pause() -> None:
             self.pauses += 1
+            for name in leaving:
+                harness.cluster.remove_node(name)  # which moves another one to its row
+            leaving.clear()
 
         def check() -> None:
             self.checks += 1
@@ -100,3 +113,13 @@ def test_other_tasks_run_after_each_try_and_after_many_assignments(
     monkeypatch.setattr(placer, "_DECISIONS_BETWEEN_PAUSES", 3)
     search = Search(7, lambda name: True, at_once=at_once)
     assert search.pauses == search.checks == pauses
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["tried", "assigned at once"])
+def test_placements_keep_their_nodes_when_other_nodes_are_deleted_during_a_pause(
+    at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placer, "_DECISIONS_BETWEEN_PAUSES", 2)
+    search = Search(6, lambda name: name in ("n4", "n5"), at_once=at_once, best=1, leaves=["n0"])
+    assert search.tried == [f"n{number}" for number in range(6)]
+    assert (search.scored, search.found) == (["n4", "n5"], ["n5"])
