@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from core_tests.scheduling.gangs.groups import GATES, gang_scheduling, group, member, members, together
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message
 from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.event_registration import on
 from kubestow.framework.gang import Gang, Placement, PlacementGeneratePlugin
 from kubestow.framework.status import Status
+from kubestow.rules.minors import Minor
 from kubestow.testing import node
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
@@ -111,6 +116,38 @@ def test_a_placement_plugin_can_reject_a_gang() -> None:
     in_virtual_time(
         scenario, node("n"), group("train", 2), plugins=[RejectingGenerator], **gang_scheduling("RejectingGenerator")
     )
+
+
+class OpensWithANode(PlacementGeneratePlugin):
+    """Rejects every gang until there is a second node."""
+
+    name = "OpensWithANode"
+    events_to_register = (on(EventResource.NODE, Action.ADD),)
+
+    def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Sequence[Placement] | Status | None:
+        return Status.unschedulable("closed") if len(nodes) < 2 else None
+
+
+@pytest.mark.parametrize(
+    ("minor", "message"),
+    [(Minor(36), "pod group is unschedulable: closed"), (Minor(37), "pod group is unschedulable, closed")],
+    ids=str,
+)
+def test_a_gang_that_a_placement_plugin_has_rejected_is_requeued_by_its_events(minor: Minor, message: str) -> None:
+    gang = members(2, "train", cpu="1")
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, gang)
+        await harness.advance(1)
+        assert [pending_message(harness, each.metadata.name) for each in gang] == [message] * 2
+        harness.cluster.put(node("second"))
+        await harness.advance(20)
+        assert bound_count(harness, gang) == 2
+
+    options = gang_scheduling("OpensWithANode") | {"minor": minor, "plugins": [OpensWithANode]}
+    if minor.number >= 37:
+        options["gates"] = {"GenericWorkload": True}
+    in_virtual_time(scenario, node("n"), group("train", 2), **options)
 
 
 def test_a_placement_plugin_that_raises_fails_the_attempt_of_the_gang() -> None:

@@ -9,11 +9,7 @@ from msgspec.structs import replace
 
 from core_tests.scheduling.gangs.groups import GATES, group, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods
-from kubestow.plugins.gang_scheduling.gang_scheduling import (
-    PREFERRED_TOPOLOGY,
-    SEGMENT_PREFERRED_TOPOLOGY,
-    SEGMENT_SIZE,
-)
+from kubestow.plugins.gang_scheduling.gang_scheduling import PREFERRED_TOPOLOGY, SEGMENT_SIZE, SEGMENT_TOPOLOGY
 from kubestow.testing import node
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
@@ -24,7 +20,7 @@ PODS = members(4, "train", cpu="1")
 
 def preferring(minimum: int = 4, **annotations: str) -> Any:
     made = group("train", minimum)
-    keys = {"levels": PREFERRED_TOPOLOGY, "size": SEGMENT_SIZE, "segments": SEGMENT_PREFERRED_TOPOLOGY}
+    keys = {"levels": PREFERRED_TOPOLOGY, "size": SEGMENT_SIZE, "required": SEGMENT_TOPOLOGY}
     written = {keys[name]: text for name, text in annotations.items()}
     return replace(made, metadata=replace(made.metadata, annotations=written))
 
@@ -55,6 +51,20 @@ def test_a_gang_is_placed_by_the_best_preference_by_which_it_fits(cpus: dict[str
         assert nodes_of(harness) == expected
 
     in_virtual_time(scenario, *racks(**cpus), preferring(levels="rack,block"), **TOPOLOGY_AWARE)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "expected"),
+    [({"a1": 2, "b1": 2}, ["a1", "a1", "b1", "b1"]), ({"a1": 3, "b1": 1}, [""] * 4)],
+    ids=["whole segments", "parts of segments"],
+)
+def test_a_gang_is_bound_in_whole_segments_only(cpus: dict[str, int], expected: list[str]) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, PODS)
+        await harness.advance(5)
+        assert nodes_of(harness) == expected
+
+    in_virtual_time(scenario, *racks(**cpus), preferring(size="2", required="rack"), **TOPOLOGY_AWARE)
 
 
 def test_pods_beyond_the_minimum_are_not_bound_to_the_preference() -> None:
