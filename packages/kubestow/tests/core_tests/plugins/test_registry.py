@@ -109,3 +109,16 @@ def test_a_pod_group_api_that_cannot_be_used_is_named(
     install_apis(monkeypatch, references)
     with pytest.raises(InputError, match=problem):
         find_pod_group_apis()
+
+
+NEAREST = {"NodeResourceTopology": "NodeResourcesFit with topology"}
+
+
+def test_a_package_says_what_comes_nearest_to_a_plugin_of_another_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, EntryPoint("elsewhere", f"{__name__}:NEAREST", "kubestow.absent_plugins"))
+    found = find_plugins()
+    assert isinstance(found, registry._LazyRegistry)
+    nearest = "elsewhere's NodeResourceTopology is not there; nearest: NodeResourcesFit with topology"
+    assert found.absence("NodeResourceTopology") == nearest
+    assert found.absence("NodeResourceFit") == 'did you mean "NodeResourcesFit"?'
+    assert found.absence("Nothing like it") == ""

@@ -22,6 +22,8 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.interfaces import ObjectReference, Resource
+from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
@@ -122,6 +124,36 @@ def test_a_pod_with_pre_bind_work_is_nominated(on: bool, monkeypatch: pytest.Mon
         assert harness.cluster.pod("a").status.nominated_node_name == ("n" if on else "")
 
     in_virtual_time(scenario, node("n"), **enabled(SlowPreBind))
+
+
+class Attempts(Observer):
+    """How attempts ended, and the times from then on; in seconds."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[str, Result, str, float]] = []
+        self.bound: list[tuple[str, str, float]] = []
+
+    def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+        self.ended.append((queued.info.name, result, message, round(seconds)))
+
+    def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+        self.bound.append((queued.info.name, node_name, round(seconds)))
+
+
+def test_a_bound_pod_is_reported_with_the_time_of_its_last_attempt_and_that_since_the_first() -> None:
+    attempts = Attempts()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("a", cpu="4"))
+        await harness.advance(20)
+        message = attempts.ended[0][2]
+        assert message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        harness.cluster.put(node("large", cpu="8"))
+        await harness.advance(30)
+        assert attempts.ended == [("a", Result.UNSCHEDULABLE, message, 0), ("a", Result.SCHEDULED, "", 10)]
+        assert attempts.bound == [("a", "large", 30)]
+
+    in_virtual_time(scenario, node("small", cpu="2"), observer=attempts, **enabled(SlowPreBind))
 
 
 class SlowStatusCluster(MemoryCluster):

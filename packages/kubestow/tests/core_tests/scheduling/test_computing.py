@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from kubestow.scheduling.environment import ComputingAtOnce, ComputingInThreads
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 
 async def test_the_event_loop_goes_on_during_a_computation_in_a_thread() -> None:
@@ -52,3 +53,18 @@ async def test_a_computation_at_once_has_ended_before_anything_else_runs() -> No
     await asyncio.sleep(0)
 
     assert events == ["computation", "continued", "turn"]
+
+
+@pytest.mark.parametrize("error", [ValueError("too large"), SystemExit(3)])
+def test_a_plugin_gets_what_its_computation_returns_or_raises(error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        handle = next(iter(harness.scheduler.profiles.values())).plugins[0].handle
+        assert await handle.compute(lambda: 6 * 7) == 42
+        with pytest.raises(type(error)) as raised:
+            await handle.compute(fail)
+        assert raised.value is error
+
+    in_virtual_time(scenario)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from core_tests.scheduling.fixture import enabled
@@ -18,7 +19,8 @@ from kubestow.framework.interface import (
     PostFilterResult,
     ReservePlugin,
 )
-from kubestow.framework.status import Status
+from kubestow.framework.status import Code, Status
+from kubestow.scheduling.cycle.failure_handler import SchedulingFailure
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
@@ -123,6 +125,48 @@ def test_a_failed_reserve_is_unreserved_and_retried() -> None:
 
     RejectsFirstReserve.unreserved.clear()
     in_virtual_time(scenario, node("n"), **enabled(RejectsFirstReserve))
+
+
+@pytest.mark.parametrize(
+    ("status", "failure"),
+    [
+        (
+            Status.unschedulable("no").by("Quota"),
+            SchedulingFailure("Unschedulable", "0/1 nodes are available: 1 no.", frozenset({"Quota"})),
+        ),
+        (
+            Status(Code.PENDING, ("not yet",)).by("Quota"),
+            SchedulingFailure(
+                "Unschedulable", "0/1 nodes are available: 1 not yet.", pending_plugins=frozenset({"Quota"})
+            ),
+        ),
+        (Status.error("broken").by("Quota"), SchedulingFailure("SchedulerError", "broken")),
+        (Status.unschedulable("no"), SchedulingFailure("Unschedulable", "no")),
+    ],
+    ids=["rejected", "pending", "failed", "rejected by no plugin"],
+)
+def test_the_plugins_whose_events_requeue_a_pod_follow_from_the_status_that_ended_its_attempt(
+    status: Status, failure: SchedulingFailure
+) -> None:
+    assert SchedulingFailure.of_status(status) == failure
+
+
+def test_a_pod_that_another_scheduler_name_has_come_to_during_its_attempt_is_queued_as_a_new_one() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        queue, handler = harness.scheduler.queue, harness.scheduler._failure_handler
+        harness.cluster.put(pod("a", cpu="64"))
+        await harness.settle()
+        tried = queue.pop_pod("uid-default-a")
+        assert tried is not None and tried.attempts == 2
+        harness.scheduler.leadership.holds_lease = False  # type: ignore[misc]
+        harness.cluster.put(pod("a", cpu="64", scheduler="second"))
+        rejectors = frozenset({"NodeResourcesFit"})
+        handler.attempt_failed(tried, SchedulingFailure("Unschedulable", "no", rejectors))
+        (queued,) = queue.pods.values()
+        assert (queued.info.spec.scheduler_name, queued.attempts, queued.rejectors) == ("second", 0, frozenset())
+        assert not queue.in_flight.uids()
+
+    in_virtual_time(scenario, node("n"), profiles=[{"schedulerName": "default-scheduler"}, {"schedulerName": "second"}])
 
 
 async def nomination_ends(harness: SchedulerHarness) -> None:

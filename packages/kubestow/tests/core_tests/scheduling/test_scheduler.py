@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kubestow.scheduling.interfaces import Resource, Subscriber
+from kubestow.scheduling.interfaces import ObjectReference, Resource, Subscriber
 from kubestow.testing import MemoryCluster, node, nodes, pod, pods
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time, running_scheduler
 from kubestow.testing.virtual_time import run
@@ -197,6 +197,27 @@ def test_a_pod_recreated_under_its_name_is_a_different_pod() -> None:
         assert len(harness.scheduler.queue.pods) == 0
 
     in_virtual_time(scenario, node("n"))
+
+
+class SlowBindings(MemoryCluster):
+    """Takes ten seconds to bind a pod."""
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        await asyncio.sleep(10)
+        await super().bind(pod, node_name)
+
+
+def test_work_is_in_progress_until_the_last_binding_has_been_answered() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        scheduler = harness.scheduler
+        assert scheduler.work_in_progress is False
+        harness.cluster.put(pod("a"))
+        await harness.advance(5)
+        assert scheduler.work_in_progress is True
+        await harness.advance(6)
+        assert scheduler.work_in_progress is False
+
+    in_virtual_time(scenario, node("n"), cluster=SlowBindings())
 
 
 class UnresponsiveListCluster(MemoryCluster):

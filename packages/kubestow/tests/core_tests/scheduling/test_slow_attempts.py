@@ -20,6 +20,7 @@ from kubestow.framework.interface import PreFilterPlugin
 from kubestow.framework.status import Status
 from kubestow.observability.observability import Observability
 from kubestow.process import WallClock
+from kubestow.rules.minors import Minor
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from kubestow.testing.virtual_time import VirtualTimeLoop
@@ -110,6 +111,64 @@ def test_the_pod_says_which_plugin_is_slow_and_when_it_is_tried_again() -> None:
         )
 
     in_virtual_time(scenario, node("n"), **enabled(Slow))
+
+
+class FailsSlowly(Slow):
+    """Fails after so many seconds."""
+
+    name = "FailsSlowly"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        super().pre_filter(state, pod, nodes)
+        return Status.error("broken")
+
+
+def test_a_slow_attempt_that_fails_is_not_retried_after_a_short_backoff() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(expensive := slow("expensive", 5))
+        await harness.advance(43)
+        assert attempts_of(harness, expensive.metadata.uid) == 1
+        await harness.advance(10)
+        assert attempts_of(harness, expensive.metadata.uid) == 2
+
+    in_virtual_time(scenario, node("n"), **enabled(FailsSlowly))
+
+
+def test_where_groups_are_queued_a_slow_pod_without_a_group_is_put_aside_alone() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(expensive := slow("expensive", 5, rejected=True))
+        await harness.settle()
+        harness.cluster.put(node("another"))
+        await harness.advance(30)
+        assert attempts_of(harness, expensive.metadata.uid) == 1
+        harness.cluster.put(pod("a"))
+        await harness.advance(5)
+        assert harness.node_of("a")
+
+    groups: dict[str, Any] = {"minor": Minor(37), "gates": {"GenericWorkload": True}}
+    in_virtual_time(scenario, node("n"), **groups, **enabled(Slow))
+
+
+class Slower(Slow):
+    """Takes twice as long."""
+
+    name = "Slower"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        super().pre_filter(state, pod, nodes)
+        return super().pre_filter(state, pod, nodes)
+
+
+@pytest.mark.parametrize("order", [(Slow, Slower), (Slower, Slow)], ids=["after", "before"])
+def test_of_several_slow_plugins_the_slowest_is_named(
+    order: tuple[type[Slow], type[Slow]], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(slow("expensive", 5))
+        await harness.settle()
+
+    in_virtual_time(scenario, node("n"), **enabled(*order))
+    assert "the attempt took 15.0 s, 10.0 s of them in the PreFilter of plugin Slower, and" in caplog.text
 
 
 def test_an_attempt_within_the_budget_changes_nothing() -> None:

@@ -8,17 +8,23 @@ import numpy as np
 import pytest
 
 from core_tests.decisions import preemption_of
+from core_tests.scheduling.gangs.groups import group, members
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
+from kubestow.cluster.pods.pod_groups import KUBERNETES, Members, PodGroupName
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.gang import Gang, GroupTerms
 from kubestow.framework.interface import FilterPlugin, NodeFilterPlugin, PostFilterResult
-from kubestow.framework.status import Status, Verdict
+from kubestow.framework.status import Code, Status, Verdict
+from kubestow.plugins.default_preemption.default_preemption import PreemptionWithoutPreEnqueue
+from kubestow.rules.minors import Minor
 from kubestow.testing import PluginHarness, node, nodes, pod
 
 HIGH, MIDDLE, LOW = 100, 50, 0
@@ -91,6 +97,46 @@ def test_a_pod_is_not_eligible_while_its_victims_terminate_on_the_nominated_node
     harness = two_nodes(terminating(), running("other", "node-1"))
     expected = "not eligible due to a terminating pod on the nominated node."
     assert preemption_message(harness, preemptor(nominated="node-0")) == expected
+
+
+#: What gangs need besides GenericWorkload to preempt as a whole.
+OF_GROUPS = {Minor(36): ("GangScheduling", "WorkloadAwarePreemption")}
+
+
+@pytest.mark.parametrize("minor", [Minor(36), Minor(37)], ids=str)
+@pytest.mark.parametrize(
+    ("nominated", "expected"),
+    [(("node-0", "node-1"), Code.PENDING), (("node-1", ""), None), (("gone", ""), None)],
+    ids=["one node with victims", "another node", "no node"],
+)
+def test_a_gang_waits_for_victims_that_terminate_on_any_of_its_nominated_nodes(
+    nominated: tuple[str, ...], expected: Code | None, minor: Minor
+) -> None:
+    gates = dict.fromkeys(("GenericWorkload", *OF_GROUPS.get(minor, ())), True)
+    harness = PluginHarness(nodes(2), [terminating(), running("other", "node-1")], minor=minor, gates=gates)
+    harness.cluster.catalog(PodGroup).put(train := group("train", 2, priority=HIGH))
+    infos = [harness.info(each) for each in members(2, "train", cpu="4", priority=HIGH)]
+    for info, name in zip(infos, nominated, strict=True):
+        if name:
+            harness.cluster.nominate(info, name)
+    plugin = next(
+        p for p in harness.profiles["default-scheduler"].plugins if isinstance(p, PreemptionWithoutPreEnqueue)
+    )
+    terms = GroupTerms(HIGH) if minor.number >= 37 else None
+    named = PodGroupName(KUBERNETES.name, "default", "train")
+    of_gang = Members({}.keys(), {info.uid: info for info in infos}, dict.fromkeys(info.uid for info in infos))
+    found = plugin.evictable_units(Gang(named, train.metadata.uid, 2, 300.0, of_gang, terms), infos)
+    assert (found.code if isinstance(found, Status) else None) == expected
+
+
+def test_the_deletion_of_a_pod_requeues_no_pod_for_the_sake_of_preemption() -> None:
+    """The hints of the plugins that have rejected it decide."""
+    harness = two_nodes(running("victim", "node-0"))
+    plugin = next(p for p in harness.profiles["default-scheduler"].plugins if p.name == "DefaultPreemption")
+    (registration,) = plugin.events_to_register
+    deleted = harness.info(running("victim", "node-0"))
+    assert registration.event.resource is EventResource.ASSIGNED_POD and registration.event.action is Action.DELETE
+    assert registration.hint is not None and registration.hint(harness.info(preemptor()), deleted, None) is False
 
 
 def test_a_pod_that_terminates_for_another_reason_does_not_count_as_a_victim() -> None:

@@ -17,6 +17,7 @@ from kubestow.cluster.changes.events import EventResource
 from kubestow.errors import APIError
 from kubestow.framework.status import Status
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
+from kubestow.rules.minors import Behaviour, Minor
 from kubestow.testing import node, pod
 from kubestow.testing.devices import allocation, claim, device_class, exactly, pod_with, slice_of
 
@@ -252,6 +253,23 @@ def test_an_init_container_requests_only_the_missing_devices() -> None:
 def test_the_largest_request_of_the_init_containers_is_kept() -> None:
     init = [container("i", 2), container("j", 3), container("k", 1)]
     assert requests_of(init, [container("a", 0)]) == {"container-1-request-1": 3}
+
+
+def test_of_equally_large_requests_of_init_containers_the_first_is_kept() -> None:
+    init = [container("i", 2), container("j", 2)]
+    assert requests_of(init, [container("a", 0)]) == {"container-0-request-1": 2}
+
+
+def test_before_resources_are_shared_by_containers_they_follow_the_classes_too() -> None:
+    minor = Minor(Behaviour.EXTENDED_RESOURCES_ARE_SHARED_BY_CONTAINERS.value.since - 1)
+    gates = {"DynamicResourceAllocation": True, "DRAExtendedResource": True}
+    harness = DeviceHarness(node("n"), CLASS, DEVICES, minor=minor, gates=gates)
+    assert harness.decide(requesting(2)).node_name == "n"
+    assert harness.decide(requesting(4)).node_name is None
+    harness.put(device_class("gpu"))
+    assert harness.decide(requesting(2)).node_name is None
+    harness.put(CLASS)
+    assert harness.run(requesting(2)).node_name == "n"
 
 
 def test_sidecars_have_their_own_requests() -> None:

@@ -13,8 +13,9 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import PreFilterPlugin
 from kubestow.framework.status import Code, Status
+from kubestow.rules.minors import Minor
 from kubestow.testing import nodes, pod
-from kubestow.testing.devices import allocation, claim, exactly, pod_with, reserved_for, slice_of, subrequests
+from kubestow.testing.devices import DRIVER, allocation, claim, exactly, pod_with, reserved_for, slice_of, subrequests
 
 # -- PreFilter -----------------------------------------------------------------------------------------------------
 
@@ -52,6 +53,24 @@ def test_an_invalid_node_selector_of_an_allocation_is_an_error() -> None:
     assert 'running PreFilter plugin "DynamicResources"' in harness.reason(pod_with("c"))
 
 
+def test_a_pod_without_claims_skips_the_plugin() -> None:
+    harness = single_node(GPU)
+    state, info = CycleState(), harness.info(pod("p"))
+    status = harness.plugin.pre_filter(state, info, harness.cluster.all_nodes())
+    assert status is not None and status.code is Code.SKIP
+    assert harness.plugin.claims_of(info) is None
+    assert harness.plugin.filter(state, info, harness.cluster.all_nodes()) is None
+
+
+def test_without_the_gate_the_plugin_is_skipped_whatever_the_claims() -> None:
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "DynamicResources"}]}}}
+    harness = single_node(GPU, claim(), minor=Minor(33), profile=profile)
+    info = harness.info(pod_with("c"))
+    status = harness.plugin.pre_filter(CycleState(), info, harness.cluster.all_nodes())
+    assert status is not None and status.code is Code.SKIP
+    assert harness.plugin.claims_of(info) is None
+
+
 # -- allocated claims ----------------------------------------------------------------------------------------------
 
 
@@ -80,6 +99,16 @@ def test_an_unavailable_claim_is_deallocated(reserved_for_uids: tuple[str, ...])
     harness.spawn(action())
     assert harness.claim().status.allocation is None
     assert harness.claim().status.reserved_for == []
+
+
+@pytest.mark.parametrize("minor", [Minor(34), Minor(37)], ids=str)
+def test_a_deallocated_claim_has_no_status_of_its_devices(minor: Minor) -> None:
+    reported = {"driver": DRIVER, "pool": "n", "device": "d0", "conditions": []}
+    harness = single_node(claim("c", status={**UNAVAILABLE, "devices": [reported]}), minor=minor)
+    (action,) = post_filter_actions(harness.decide(pod_with("c")))
+    harness.spawn(action())
+    status = harness.claim().status
+    assert (status.allocation, status.reserved_for, status.devices) == (None, [], [])
 
 
 def test_a_claim_reserved_for_other_pods_is_not_deallocated() -> None:

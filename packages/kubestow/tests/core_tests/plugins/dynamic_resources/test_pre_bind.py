@@ -101,6 +101,24 @@ def test_pre_bind_is_retried_after_an_irrelevant_change() -> None:
     assert harness.devices() == ["r=d0"]
 
 
+@pytest.mark.parametrize(("conflicts", "is_written"), [(4, True), (5, False)])
+def test_a_claim_is_written_five_times_at_most(conflicts: int, is_written: bool) -> None:
+    harness = single_node(GPU, claim("c", metadata={"finalizers": [FINALIZER]}))
+    decision = harness.place(pod_with("c"))
+    failures = [APIError(409, "Conflict", "changed")] * conflicts
+    patch_claim, calls = harness.resource_claims.patch, list[str]()
+
+    async def patch(*args: Any, **kwargs: Any) -> Any:
+        calls.append(kwargs["subresource"])
+        if failures:
+            raise failures.pop()
+        return await patch_claim(*args, **kwargs)
+
+    harness.resource_claims.patch = patch  # type: ignore[method-assign]
+    assert harness.prepare(decision).ok is is_written
+    assert calls == ["status"] * 5
+
+
 def test_pre_bind_fails_if_the_claim_is_being_deleted() -> None:
     harness = single_node(GPU, claim())
     terminating = msgspec.structs.replace(claim().metadata, deletion_timestamp="2026-01-01T00:00:00Z")

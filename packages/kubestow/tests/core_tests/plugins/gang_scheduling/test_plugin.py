@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from core_tests.plugins.gang_scheduling.fixture import Groups
 from core_tests.scheduling.gangs.groups import APIS, TEAMS, group, member, members
@@ -13,7 +14,8 @@ from kubestow.api.resource import DeviceTaintRule
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName
-from kubestow.framework.status import Code, Status
+from kubestow.framework.gang import Segments
+from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.events.resources import WATCHED, resource_of, watched
 from kubestow.testing import PluginHarness, pod
 
@@ -131,3 +133,61 @@ def test_permit_rejects_a_pod_while_too_few_members_are_placed() -> None:
     assert rejected == Status.unschedulable("waiting for minCount pods from a gang to be scheduled")
     harness.cluster.assume(infos[1], "n")
     assert getattr(harness.plugin.permit(state, infos[1], "n"), "ok", False)
+
+
+def annotated(**annotations: str) -> PodGroup:
+    """The group ``train`` with annotations of kubestow, given with underscores for hyphens."""
+    made = group("train", 2)
+    written = {f"kubestow.dev/{key.replace('_', '-')}": text for key, text in annotations.items()}
+    return replace(made, metadata=replace(made.metadata, annotations=written))  # type: ignore[no-any-return]
+
+
+def terms_of(made: PodGroup) -> tuple[Segments | None, list[tuple[str, Segments | None]]]:
+    """The segments that a group requires, and what it prefers to that."""
+    harness = Groups(*members(2, "train"))
+    harness.add(made)
+    gang = harness.gang(member("train-0", "train"))
+    assert gang is not None
+    return gang.segments, [(each.level, each.segments) for each in gang.preferences]
+
+
+def test_a_pod_without_a_group_is_not_gated() -> None:
+    harness = Groups()
+    info = harness.info(pod("alone"))
+    assert harness.plugin.pre_enqueue(info) == SUCCESS
+    assert harness.gang(info.pod) is None
+
+
+def test_a_group_requires_and_prefers_segments_by_annotations() -> None:
+    racks, blocks = Segments("rack", 4), Segments("block", 4)
+    assert terms_of(annotated()) == (None, [])
+    assert terms_of(annotated(segment_size="4", segment_topology="rack")) == (racks, [])
+    preferring = annotated(segment_size="4", segment_topology="block", segment_preferred_topology="rack")
+    assert terms_of(preferring) == (blocks, [("", racks)])
+    assert terms_of(annotated(segment_size="4", segment_preferred_topology="rack,block")) == (
+        None,
+        [("", racks), ("", blocks)],
+    )
+
+
+def test_a_narrow_domain_of_the_whole_group_is_preferred_to_those_of_its_segments() -> None:
+    assert terms_of(annotated(preferred_topology="rack, ,block")) == (None, [("rack", None), ("block", None)])
+    both = annotated(preferred_topology="block", segment_size="2", segment_preferred_topology="rack")
+    racks = Segments("rack", 2)
+    assert terms_of(both) == (None, [("block", racks), ("block", None), ("", racks)])
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"segment_size": "2"},
+        {"segment_topology": "rack"},
+        {"segment_preferred_topology": "rack"},
+        {"segment_size": "two", "segment_topology": "rack"},
+        {"segment_size": "-2", "segment_topology": "rack"},
+        {"segment_size": "0", "segment_topology": "rack"},
+    ],
+)
+def test_segments_have_a_size_and_a_key(annotations: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="expected a number and a key"):
+        terms_of(annotated(**annotations))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,9 +38,9 @@ def sized(number: int, cpu: int) -> Node:
 class Comparison:
     """A cluster, and the pods placed in it by the number of their node."""
 
-    def __init__(self, *, default: bool) -> None:
+    def __init__(self, *, default: bool, count: int = NODES) -> None:
         self.harness = PluginHarness(
-            [sized(number, 4) for number in range(NODES)], profile=None if default else PROFILE
+            [sized(number, 4) for number in range(count)], profile=None if default else PROFILE
         )
         self.cluster = self.harness.cluster
         profile = self.harness.profiles["default-scheduler"]
@@ -89,4 +90,15 @@ def test_kept_balances_follow_pods_and_nodes(default: bool, events: list[tuple[s
         else:
             for number, amount in changes:
                 comparison.happens(kind, number, amount)
+        comparison.compare()
+
+
+@pytest.mark.parametrize("default", [True, False])
+def test_kept_balances_follow_many_pods_in_a_large_cluster(default: bool) -> None:
+    """More than a few rows change, and less than an eighth of all."""
+    comparison = Comparison(default=default, count=400)
+    comparison.compare()
+    for amount in (1, 2):
+        for number in range(0, 400, 10):
+            comparison.happens("placed", number, amount)
         comparison.compare()

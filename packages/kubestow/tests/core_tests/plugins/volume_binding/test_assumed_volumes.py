@@ -9,7 +9,13 @@ import msgspec
 import pytest
 
 from core_tests.plugins.volumes import plugin_harness, put
-from kubestow.api.storage import BIND_COMPLETED, SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+from kubestow.api.storage import (
+    BIND_COMPLETED,
+    SELECTED_NODE,
+    ClaimReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from kubestow.errors import APIError, KubestowError
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.volume_binding.volume_binding import AssumedVolumes
@@ -148,6 +154,19 @@ def test_a_pod_is_bound_after_its_volume() -> None:
         complete(harness, "pv")
         await harness.settle()
         assert harness.node_of("p") == "a"
+
+    in_virtual_time(scenario, *STATIC)
+
+
+def test_a_volume_names_its_claim_and_who_has_chosen_it() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(PROBE)
+        await harness.advance(5)
+        written = observed(harness, PersistentVolume, "pv")
+        assert written.spec.claim_ref == ClaimReference(
+            kind="PersistentVolumeClaim", api_version="v1", namespace="default", name="data", uid="uid-default-data"
+        )
+        assert written.metadata.annotations == {"pv.kubernetes.io/bound-by-controller": "yes"}
 
     in_virtual_time(scenario, *STATIC)
 

@@ -9,6 +9,7 @@ import pytest
 
 from core_tests.plugins.volumes import plugin_harness, put
 from kubestow.api.meta import LabelSelector, convert
+from kubestow.api.storage import PersistentVolume
 from kubestow.cluster.changes.events import EventResource
 from kubestow.plugins.volume_binding.finder import PodVolumeClaims, find_pod_volumes
 from kubestow.testing import PluginHarness, node, pod
@@ -210,6 +211,16 @@ def test_a_claim_without_a_size_needs_no_capacity() -> None:
 def test_a_claim_with_a_selected_node_rejects_other_nodes() -> None:
     harness = zones(storage_class(provisioner=DRIVER), claim(selected_node="b"))
     assert harness.rejections(PROBE) == {"a": rejected(BIND_CONFLICT)}
+
+
+def test_a_claim_with_a_selected_node_is_provisioned_although_a_volume_would_do() -> None:
+    harness = zones(storage_class(provisioner=DRIVER, zones=["b"]), claim(selected_node="b"), volume("pv", zone="b"))
+    decision = harness.schedule(PROBE)
+    assert decision.node_name == "b"
+    plugin: Any = next(p for p in harness.profiles["default-scheduler"].plugins if p.name == NAME)
+    assert plugin.reserve(decision.state, decision.pod, "b") is None
+    available = harness.cluster.catalog(PersistentVolume).get("", "pv")
+    assert available is not None and available.spec.claim_ref is None
 
 
 def test_bound_and_unbound_claims_both_report_their_reasons() -> None:

@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim
+from kubestow.errors import APIError
+from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.scheduler.handle import DispatchedClaims
 from kubestow.testing import node, pod
 from kubestow.testing.devices import DRIVER, claim, device, device_class, exactly, pod_with, slice_of
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 GPU = slice_of("d0", node="n")
 CLUSTER = (node("n"), device_class())
+
+
+class CreatedClaims(Observer):
+    """Whether each creation of a claim succeeded."""
+
+    def __init__(self) -> None:
+        self.succeeded: list[bool] = []
+
+    def claim_created(self, *, succeeded: bool) -> None:
+        self.succeeded.append(succeeded)
+
+
+async def test_creations_of_claims_are_reported_as_they_ended() -> None:
+    made, answers = claim("c"), list[ResourceClaim | Exception]()
+
+    async def create(namespace: str, manifest: Mapping[str, Any]) -> ResourceClaim:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    observer, writer, dispatcher = CreatedClaims(), Mock(create=create), Mock()
+    claims = DispatchedClaims(writer, dispatcher, observer)
+    answers += [made, APIError(403, "Forbidden", "no quota")]
+    assert await claims.create("default", {}) is made
+    with pytest.raises(APIError):
+        await claims.create("default", {})
+    assert observer.succeeded == [True, False]
 
 
 def pending(*claims: str, name: str = "p") -> Pod:

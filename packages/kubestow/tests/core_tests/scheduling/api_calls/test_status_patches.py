@@ -83,6 +83,19 @@ def test_a_condition_that_was_replaced_meanwhile_is_patched_again() -> None:
     with_dispatcher(scenario)
 
 
+def test_a_status_that_changes_while_another_is_sent_follows_it_at_once() -> None:
+    async def scenario(harness: DispatcherHarness) -> None:
+        p = harness.create_pod(pod("p"))
+        harness.patch_status(p, "first")
+        await asyncio.sleep(0.5)
+        harness.patch_status(p, "second")
+        await harness.drain()
+        assert harness.server.received == [(0.0, "first"), (1.0, "second")]
+        assert asyncio.get_running_loop().time() == 2.0
+
+    with_dispatcher(scenario)
+
+
 @pytest.mark.parametrize("outcome", ["bound", "deleted"])
 def test_pending_patches_of_a_bound_or_deleted_pod_are_dropped(outcome: str) -> None:
     async def scenario(harness: DispatcherHarness) -> None:
@@ -164,6 +177,22 @@ def test_a_patch_is_retried_after_the_servers_retry_after() -> None:
         harness.patch_status(harness.create_pod(pod("p")), "waiting")
         await harness.drain()
         assert harness.server.received == [(0.0, "waiting"), (30.0, "waiting")]
+
+    with_dispatcher(scenario)
+
+
+def test_a_patch_that_lets_a_binding_go_first_is_sent_when_that_has_failed() -> None:
+    async def scenario(harness: DispatcherHarness) -> None:
+        *others, p = [harness.create_pod(pod(f"p{number}")) for number in range(17)]
+        for other in others:
+            harness.patch_status(other, "in a slot")
+        harness.patch_status(p, "waits for a slot")
+        await asyncio.sleep(0.5)
+        harness.server.fail_next(api_error(403))
+        binding = harness.start_binding(p)
+        await harness.drain()
+        assert not (await binding).ok
+        assert harness.server.received[16:] == [(0.5, "bind to n"), (1.5, "waits for a slot")]
 
     with_dispatcher(scenario)
 

@@ -54,6 +54,22 @@ def test_a_node_deleted_during_filtering_is_not_chosen() -> None:
     assert nodes_after(extender, node("a"), node("b"), node("c")) == ["b"]
 
 
+def test_nodes_deleted_during_a_call_do_not_fail_the_attempt() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        async def during_call(verb: str) -> None:
+            if len(extender.calls) == 1:
+                harness.cluster.remove(node("a"))
+
+        extender.during_call = during_call
+        harness.cluster.put(pod("p", cpu="3"))
+        await harness.advance(5)
+        assert harness.node_of("p") == "b"
+        assert [event.reason for event in harness.cluster.events] == ["Scheduled"]
+
+    extender = ScriptedExtender("filter", passes={"a", "b"})
+    in_virtual_time(scenario, node("a"), node("b"), node("c"), extenders=[extender])
+
+
 def test_a_node_deleted_during_scoring_is_not_chosen() -> None:
     scores = {"a": 10, "b": 5, "c": 1}
     extender = extender_during_which(

@@ -144,6 +144,47 @@ def test_each_group_of_a_tree_may_have_a_domain_of_its_own() -> None:
     check([*A, *B], condition, *nodes, composite("all", 2), *groups)
 
 
+def test_the_domains_of_the_groups_of_a_tree_are_within_its_own() -> None:
+    """One zone has room for a single group, and each rack too."""
+    racks = {"x": "1", "y": "2", "z": "2"}
+    nodes = [node(rack, cpu="2", labels={"rack": rack, "zone": zone}) for rack, zone in racks.items()]
+
+    def condition(harness: SchedulerHarness) -> None:
+        placed = [{harness.node_of(each.metadata.name) for each in group_pods} for group_pods in (A, B)]
+        assert sorted(placed, key=min) == [{"y"}, {"z"}]
+
+    of_rack, of_zone = (dict[str, Any](schedulingConstraints={"topology": [{"key": key}]}) for key in ("rack", "zone"))
+    groups = leaf("a", 2, "all", **of_rack), leaf("b", 2, "all", **of_rack)
+    check([*A, *B], condition, *nodes, composite("all", 2, **of_zone), *groups)
+
+
+def test_a_group_of_a_tree_is_tried_in_each_of_its_domains() -> None:
+    nodes = [node(rack, cpu=cpu, labels={"rack": rack}) for rack, cpu in (("x", "1"), ("y", "4"))]
+    large = [member("a-0", "a", cpu="3")]
+
+    def condition(harness: SchedulerHarness) -> None:
+        assert harness.node_of("a-0") == "y"
+
+    constraint = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    check(large, condition, *nodes, composite("all", 1), leaf("a", 1, "all", **constraint))
+
+
+def test_the_reason_of_a_group_that_fits_in_another_domain_is_that_of_its_tree() -> None:
+    nodes = [node(rack, cpu=cpu, labels={"rack": rack}) for rack, cpu in (("x", "500m"), ("y", "2"))]
+    large = members(2, "b", cpu="8")
+
+    def condition(harness: SchedulerHarness) -> None:
+        assert bound_count(harness, [*A, *large]) == 0
+        of_tree = "pod group is unschedulable, minCount (2) cannot be satisfied: 1 scheduled, 0 remaining"
+        messages = sorted(pending_message(harness, each.metadata.name) for each in A)
+        assert messages[0] == "0/1 nodes are available: 1 Insufficient cpu."  # in the first domain
+        assert messages[1].startswith(of_tree)
+
+    constraint = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    groups = leaf("a", 2, "all", **constraint), leaf("b", 2, "all")
+    check([*A, *large], condition, *nodes, composite("all", 2), *groups)
+
+
 def test_a_tree_preempts_as_one() -> None:
     low = pods(4, prefix="low", cpu="1", priority=10, node="n")
     gang = [member(f"{name}-{n}", name, cpu="1", priority=100) for name in "ab" for n in range(2)]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from core_tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from core_tests.scheduling.fixture import SlowlyTerminatingCluster
-from core_tests.scheduling.gangs.groups import GATES, gang_scheduling, group, members
+from core_tests.scheduling.gangs.groups import GATES, composite, gang_scheduling, group, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, remaining
+from kubestow.rules.minors import Minor
 from kubestow.scheduling.extenders.stages import ExtenderVictims
 from kubestow.testing import node, pod, pods
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
@@ -65,6 +70,30 @@ def test_an_extender_is_called_before_any_victim_is_removed() -> None:
     extender = ScriptedExtender("preempt", victims={})
     objects = (node("n", cpu="4"), *LOW, group("train", 3))
     in_virtual_time(scenario, *objects, extenders=[extender], **gang_scheduling())
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        (group("train", 3, priority=100),),
+        (composite("all", 1, priority=100), group("train", 3, parentCompositePodGroupName="all")),
+    ],
+    ids=["group", "tree"],
+)
+def test_a_group_of_1_37_preempts_where_extenders_filter(groups: Sequence[Any]) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, GANG)
+        await harness.advance(60)
+        assert (bound_count(harness, GANG), len(remaining(harness, LOW))) == (3, 1)
+        assert extender.calls
+
+    async def during_call(verb: str) -> None:
+        await asyncio.sleep(0.1)
+
+    extender = ScriptedExtender("filter", during_call=during_call)
+    gates = {"GenericWorkload": True, "CompositePodGroup": True, "TopologyAwareWorkloadScheduling": True}
+    objects = (node("n", cpu="4"), *LOW, *groups)
+    in_virtual_time(scenario, *objects, extenders=[extender], minor=Minor(37), gates=gates)
 
 
 @pytest.mark.parametrize("workload_aware", [False, True])

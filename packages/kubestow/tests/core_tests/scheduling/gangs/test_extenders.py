@@ -85,6 +85,28 @@ def test_changes_during_an_extender_call_are_considered(
     in_virtual_time(scenario, node("a", cpu="4"), group("train", 3), extenders=[extender], **GANG_SCHEDULING)
 
 
+def test_a_member_that_is_deleted_during_an_extender_call_is_forgotten_and_the_others_are_bound() -> None:
+    gang = members(3, "train", cpu="1")
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        async def during_call(verb: str) -> None:
+            extender.during_call = None
+            harness.cluster.remove(gang[2])
+            await harness.advance(1)
+
+        extender.during_call = during_call
+        for each in gang:
+            harness.cluster.put(each)
+        await harness.advance(30)
+        assert sorted(name for _, name, _ in extender.calls) == ["train-0", "train-1"]
+        assert bound_pod_count(harness) == 2
+        assert not list(harness.scheduler.queue.in_flight.uids())
+        assert not harness.scheduler.queue.pods
+
+    extender = ScriptedExtender("filter")
+    in_virtual_time(scenario, node("a", cpu="4"), group("train", 2), extenders=[extender], **GANG_SCHEDULING)
+
+
 def test_a_member_whose_extender_call_outlasts_the_binding_of_its_siblings_is_bound() -> None:
     unhandled: list[object] = []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from msgspec.structs import replace
 
@@ -162,6 +164,20 @@ def test_the_queueing_hint_runs_at_most_once_per_member_of_an_arriving_gang(monk
         assert len(hinted) <= 20
 
     in_virtual_time(scenario, node("n", cpu="4"), group("train", 20), **GANG_SCHEDULING)
+
+
+def test_a_gated_pod_is_no_incomplete_gang_in_a_profile_without_gangs(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("gated", gates=["quota"]))
+        await harness.advance(5)
+        assert harness.cluster.condition("gated") is None
+        harness.cluster.put(pod("gated"))
+        await harness.settle()
+        assert harness.node_of("gated") == "n"
+
+    profile = {"plugins": {"multiPoint": {"disabled": [{"name": "TopologyPlacementGenerator"}]}}}
+    in_virtual_time(scenario, node("n"), profiles=[profile])
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_the_incomplete_message_is_updated_when_a_member_arrives() -> None:

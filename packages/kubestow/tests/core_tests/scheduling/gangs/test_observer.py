@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core_tests.scheduling.gangs.groups import gang_scheduling, group, members
+import pytest
+
+from core_tests.scheduling.fixture import TerminatingCluster
+from core_tests.scheduling.gangs.groups import GATES, gang_scheduling, group, member, members, together
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Disruption, Observer, Result
@@ -22,6 +25,7 @@ class RecordingObserver(Observer):
         self.attempted_pods: list[tuple[str, str | None]] = []
         self.ended_pods: list[tuple[str, Result]] = []
         self.preemptions: list[tuple[str, int]] = []
+        self.preemptors: list[list[str]] = []
 
     def decision_made(self, decision: Decision, seconds: float) -> None:
         self.attempted_pods.append((decision.pod.metadata.name, decision.node_name))
@@ -33,6 +37,7 @@ class RecordingObserver(Observer):
         self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
     ) -> None:
         self.preemptions.append((node_name, len(victims)))
+        self.preemptors.append(sorted(preemptor.name for preemptor in preemptors))
 
 
 def test_an_unschedulable_gang_counts_one_attempt_per_pod() -> None:
@@ -80,3 +85,38 @@ def test_a_gang_preemption_is_observed_once_with_all_its_victims() -> None:
     observer = RecordingObserver()
     low = pods(4, prefix="low", cpu="1", priority=1, node="n")
     in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 4), observer=observer, **GANG_SCHEDULING)
+
+
+@pytest.mark.parametrize(
+    ("gates", "preemptors"),
+    [({}, ["train-0", "train-1"]), ({"WorkloadAwarePreemption": True}, ["train-0", "train-1", "train-large"])],
+    ids=["one by one", "as a whole"],
+)
+def test_a_gang_preempts_for_the_pods_that_fit_then_or_as_a_whole_for_all(
+    gates: dict[str, bool], preemptors: list[str]
+) -> None:
+    gang = [*members(2, "train", cpu="2", priority=100), member("train-large", "train", cpu="64", priority=100)]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in gang:
+            harness.cluster.put(each)
+        await harness.settle()
+        assert observer.preemptors == [preemptors]
+
+    observer = RecordingObserver()
+    objects = (node("n", cpu="4"), *pods(4, prefix="low", cpu="1", priority=1, node="n"))
+    options = GANG_SCHEDULING | {"gates": GATES | gates, "observer": observer, "cluster": TerminatingCluster()}
+    in_virtual_time(scenario, *objects, group("train", 2, priority=100), **options)
+
+
+def test_the_pods_of_a_gang_with_one_placement_are_decided_about_once() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        for name, cpu in (("small", "1"), ("large", "2")):
+            harness.cluster.put(member(name, "train", cpu=cpu))
+        await harness.settle()
+        assert sorted(observer.attempted_pods) == [("large", "n"), ("small", "n")]
+
+    observer = RecordingObserver()
+    gates = GATES | {"TopologyAwareWorkloadScheduling": True}
+    rack = node("n", cpu="4", labels={"rack": "x"})
+    in_virtual_time(scenario, rack, together("train", 2, "rack"), observer=observer, gates=gates)

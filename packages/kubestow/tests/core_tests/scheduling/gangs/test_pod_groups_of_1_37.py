@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,7 +16,14 @@ from kubestow.api.scheduling import Condition, PodGroup
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interface import Handle, ReservePlugin
+from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.interface import (
+    FilterRunner,
+    Handle,
+    PostFilterPlugin,
+    PostFilterResult,
+    ReservePlugin,
+)
 from kubestow.framework.status import Status
 from kubestow.rules.minors import Behaviour, Minor
 from kubestow.scheduling.interfaces import ObjectReference
@@ -147,7 +154,8 @@ def test_a_gated_pod_gates_its_group() -> None:
     in_virtual_time(scenario, node("n"), group("train", 2), **OF_1_37)
 
 
-def test_a_group_no_longer_waits_for_a_gated_pod_that_is_deleted() -> None:
+@pytest.mark.parametrize("minor", [V37, without(Behaviour.POD_GROUPS_ARE_QUEUED)], ids=["since", "before"])
+def test_a_group_no_longer_waits_for_a_gated_pod_that_is_deleted(minor: Minor) -> None:
     gated = pod("train-2", spec={"schedulingGroup": {"podGroupName": "train"}, "schedulingGates": [{"name": "wait"}]})
     gang = members(2, "train")
 
@@ -159,7 +167,7 @@ def test_a_group_no_longer_waits_for_a_gated_pod_that_is_deleted() -> None:
         await harness.advance(5)
         assert bound_count(harness, gang) == 2
 
-    in_virtual_time(scenario, node("n"), group("train", 2), **OF_1_37)
+    in_virtual_time(scenario, node("n"), group("train", 2), **OF_1_37 | {"minor": minor})
 
 
 def test_a_smaller_min_count_requeues_a_waiting_gang() -> None:
@@ -196,6 +204,57 @@ def test_a_group_that_preempts_says_how_many_pods_it_evicts() -> None:
         nominated = {each.metadata.name: each.status.nominated_node_name for each in harness.cluster.pods()}
         assert (nominated["train-0"], nominated["train-1"]) == ("n", "n")
 
+    options = OF_1_37 | {"cluster": TerminatingCluster()}
+    after(0.2, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
+
+
+def test_without_composite_groups_a_group_is_scheduled_by_itself_whatever_its_parent() -> None:
+    gang = members(2, "train")
+
+    def check(harness: SchedulerHarness) -> None:
+        assert bound_count(harness, gang) == 2
+
+    after(5, gang, check, node("n"), group("train", 2, parentCompositePodGroupName="missing"), **OF_1_37)
+
+
+class CountsPostFilters(PostFilterPlugin):
+    """Counts the pods that it is asked about."""
+
+    name = "CountsPostFilters"
+    events_to_register = ()
+    pods: ClassVar[list[str]] = []
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
+        self.pods.append(pod.name)
+        return PostFilterResult(Status.unschedulable("no"))
+
+
+def test_no_post_filter_plugin_is_asked_about_single_pods_of_a_group() -> None:
+    """Not even while it is found out what the group would evict."""
+    gang = [*members(2, "train", cpu="1", priority=100), member("train-large", "train", cpu="64", priority=100)]
+    low = [pod("low", cpu="2", priority=10, node="n")]
+
+    def check(harness: SchedulerHarness) -> None:
+        assert (bound_count(harness, gang), remaining(harness, low)) == (2, [])
+        assert CountsPostFilters.pods == []
+
+    CountsPostFilters.pods.clear()
+    options = OF_1_37 | enabled(CountsPostFilters)
+    after(30, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
+
+
+def test_a_pod_beyond_those_that_a_group_preempts_for_is_nominated_to_no_node() -> None:
+    gang = [*members(2, "train", cpu="1", priority=100), member("train-large", "train", cpu="64", priority=100)]
+    low = [pod("low", cpu="2", priority=10, node="n")]
+
+    def check(harness: SchedulerHarness) -> None:
+        nominations = {name: harness.scheduler.cluster.nomination(f"uid-default-{name}") for name in names}
+        assert nominations == {"train-0": "n", "train-1": "n", "train-large": None}
+        assert harness.cluster.pod("train-large").status.nominated_node_name == ""
+
+    names = [each.metadata.name for each in gang]
     options = OF_1_37 | {"cluster": TerminatingCluster()}
     after(0.2, gang, check, node("n", cpu="2"), group("train", 2, priority=100), *low, **options)
 

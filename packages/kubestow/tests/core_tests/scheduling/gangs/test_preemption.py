@@ -108,6 +108,21 @@ def test_a_member_beyond_min_count_can_preempt_by_itself() -> None:
     in_virtual_time(scenario, node("n", cpu="4"), low, group("train", 2), **GANG_SCHEDULING)
 
 
+def test_a_gang_preempts_although_one_of_its_pods_cannot() -> None:
+    low = pod("low", cpu="3", priority=1, node="n")
+    gang = [
+        member("train-0", "train", cpu="3", priority=100),
+        member("train-1", "train", cpu="3", priority=100, node_selector={"there": "is none"}),
+    ]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, gang)
+        await harness.advance(5)
+        assert (bound_count(harness, gang), remaining(harness, [low])) == (1, [])
+
+    in_virtual_time(scenario, node("n", cpu="4"), low, group("train", 1), **GANG_SCHEDULING)
+
+
 def test_a_gang_never_evicts_its_own_pods() -> None:
     bound = member("train-low", "train", cpu="3", priority=1, node="n")
     gang = [member("train-high", "train", cpu="3", priority=100)]

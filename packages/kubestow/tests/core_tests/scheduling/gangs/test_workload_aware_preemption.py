@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from core_tests.scheduling.fixture import TerminatingCluster
+from core_tests.scheduling.fixture import TerminatingCluster, enabled
 from core_tests.scheduling.gangs.groups import GATES, group, member, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message, remaining
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import ReservePlugin
+from kubestow.rules.minors import Minor
 from kubestow.testing import node, pod, pods
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
@@ -110,6 +114,20 @@ def test_pods_of_equal_priority_to_the_group_are_not_evicted() -> None:
     )
 
 
+@pytest.mark.parametrize(("mode", "left"), [("all", 2), ("single", 0)])
+def test_only_the_pods_of_a_group_that_is_evicted_as_a_whole_are_as_important_as_it(mode: str, left: int) -> None:
+    placed = [member(f"low-{number}", "low", cpu="1", priority=1, node="n") for number in range(2)]
+    gang = members(2, "train", cpu="1", priority=100)
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, gang)
+        await harness.advance(30)
+        assert (bound_count(harness, gang), len(remaining(harness, placed))) == (2 - left, left)
+
+    groups = preempting("low", 2, priority=200, disruptionMode={mode: {}}), preempting("train", 2)
+    in_virtual_time(scenario, node("n", cpu="2"), *groups, *placed, **WORKLOAD_AWARE)
+
+
 def test_no_pod_is_evicted_for_a_gang_that_cannot_fit_after_preemption() -> None:
     low = pods(2, prefix="low", cpu="1", priority=1, node="n")
     equal = pods(2, prefix="equal", cpu="1", priority=100, node="n")
@@ -177,6 +195,64 @@ def test_a_gang_selects_its_victims_once_and_waits_for_them(same_shape: bool) ->
 
     cluster = TerminatingCluster()
     in_virtual_time(scenario, node("n", cpu="8"), *low, preempting("train", 2), cluster=cluster, **WORKLOAD_AWARE)
+
+
+def test_a_gang_keeps_its_nominations_while_its_victims_terminate() -> None:
+    """It is tried again meanwhile, because a node is added."""
+    low = pods(2, prefix="low", cpu="1", priority=1, node="n")
+    gang = members(2, "train", cpu="1", priority=100)
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, gang)
+        await harness.advance(10)
+        harness.cluster.put(node("small", cpu="1"))
+        await harness.advance(30)
+        assert bound_count(harness, gang) == 0
+        assert [harness.cluster.pod(each.metadata.name).status.nominated_node_name for each in gang] == ["n", "n"]
+
+    cluster = TerminatingCluster()
+    in_virtual_time(scenario, node("n", cpu="2"), *low, preempting("train", 2), cluster=cluster, **WORKLOAD_AWARE)
+
+
+def test_a_gang_that_has_no_victims_loses_its_nominations() -> None:
+    gang = [member(f"train-{number}", "train", cpu="1", priority=100, nominated="n") for number in range(2)]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, gang)
+        await harness.advance(5)
+        assert [harness.cluster.pod(each.metadata.name).status.nominated_node_name for each in gang] == ["", ""]
+
+    in_virtual_time(scenario, node("n", cpu="1"), preempting("train", 2), **WORKLOAD_AWARE)
+
+
+class Ledger(ReservePlugin):
+    """Counts the pods that are reserved."""
+
+    name = "Ledger"
+    events_to_register = ()
+    reserved: ClassVar[list[str]] = []
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.reserved.append(pod.name)
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.reserved.remove(pod.name)
+
+
+@pytest.mark.parametrize("minor", [Minor(36), Minor(37)], ids=str)
+def test_what_is_reserved_while_victims_are_searched_for_is_unreserved(minor: Minor) -> None:
+    low = pods(4, prefix="low", cpu="1", priority=1, node="n")
+    gang = [*members(2, "train", cpu="1", priority=100), member("train-2", "train", cpu="2", priority=100)]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, gang)
+        await harness.advance(10)
+        assert (cluster.deletions, Ledger.reserved) == (4, [])
+
+    Ledger.reserved.clear()
+    cluster = TerminatingCluster()
+    options = (WORKLOAD_AWARE if minor.number < 37 else {"gates": {"GenericWorkload": True}}) | enabled(Ledger)
+    in_virtual_time(scenario, node("n", cpu="4"), *low, preempting("train", 3), minor=minor, cluster=cluster, **options)
 
 
 def test_pods_without_a_group_preempt_individually() -> None:

@@ -30,6 +30,7 @@ from kubestow.scheduling.observer import Observer, Offer
 from kubestow.scheduling.partitions.held_partitions import OFFER_ANNOTATION, HeldPartitions
 from kubestow.scheduling.partitions.membership import PARTITION_LABEL
 from kubestow.scheduling.partitions.scheduler import PartitionedScheduler
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.devices import claim, device_class, exactly, slice_of
 from kubestow.testing.virtual_time import VirtualClock, run
@@ -221,6 +222,59 @@ def test_an_offer_whose_write_fails_is_made_again(failure: Exception) -> None:
     assert run(scenario()) == "large"
 
 
+@pytest.mark.parametrize(
+    ("failures", "is_certain"),
+    [
+        ([APIError(409, "Conflict", "")], True),
+        ([APIError(403, "Forbidden", "")], True),
+        ([Unreachable("server", "lost")], False),
+        ([Unreachable("server", "lost"), APIError(409, "Conflict", "")], False),
+    ],
+    ids=["conflict", "rejected", "lost", "conflict after a lost answer"],
+)
+def test_an_offer_that_has_certainly_not_been_made_is_withdrawn(failures: list[Exception], is_certain: bool) -> None:
+    """Any other one is written again, as long as the pod has not changed."""
+
+    async def scenario() -> None:
+        cluster = BoundBy()
+        cluster.put(in_partition(1, "large", cpu="4"))
+        cluster.patch_failures = list(failures)
+        async with schedulers(cluster, [0], [1]):
+            (offered,) = pods_of(0, 1)
+            cluster.put(offered)
+            await asyncio.sleep(0.5)
+            if is_certain:
+                cluster.put(cluster.pod(offered.metadata.name))
+            await asyncio.sleep(30.0)
+            assert cluster.pod(offered.metadata.name).spec.node_name == "large"
+        assert offers_of(cluster) == {Offer.ACCEPTED: 1} | ({Offer.WITHDRAWN: 1} if is_certain else {})
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("outcome", [Offer.ACCEPTED, Offer.WITHDRAWN], ids=str)
+def test_an_offer_is_open_until_it_is_answered_or_its_pod_is_deleted(outcome: Offer) -> None:
+    async def scenario() -> None:
+        cluster = BoundBy()
+        cluster.put(in_partition(1, "other"))
+        held, other = HeldPartitions(2), HeldPartitions(2)
+        async with running_schedulers(cluster, held, other):
+            await held.take(0, {})
+            (offered,) = pods_of(0, 1)
+            cluster.put(offered)
+            await asyncio.sleep(1.0)
+            assert held.open_offers == 1
+            if outcome is Offer.ACCEPTED:
+                await other.take(1, {})
+            else:
+                cluster.remove(cluster.pod(offered.metadata.name))
+            await asyncio.sleep(5.0)
+            assert held.open_offers == 0
+        assert offers_of(cluster) == {outcome: 1}
+
+    run(scenario())
+
+
 def test_the_pods_of_a_partition_wait_until_the_offers_of_its_former_holder_are_answered() -> None:
     """The successor does not know what else the former holder has decided since about pods like these."""
 
@@ -387,6 +441,35 @@ def test_a_pod_is_tried_when_one_of_another_partition_is_nominated_no_more() -> 
     run(scenario())
 
 
+class Attempts(Offers):
+    """The pods that were tried."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[str] = []
+
+    def attempt_started(self, queued: QueuedPod) -> None:
+        self.started.append(queued.info.name)
+
+
+def test_only_the_pods_of_held_partitions_are_tried_also_after_a_change() -> None:
+    async def scenario() -> None:
+        cluster = BoundBy()
+        cluster.observer = attempts = Attempts()
+        held = HeldPartitions(2)
+        async with running_schedulers(cluster, held):
+            await held.take(0, {})
+            own, other = pods_of(0, 1)[0], pods_of(1, 1)[0]
+            for each in (own, other):
+                cluster.put(each)
+            await asyncio.sleep(1.0)
+            cluster.put(replace(other, metadata=replace(other.metadata, labels={"app": "web"})))
+            await asyncio.sleep(1.0)
+            assert set(attempts.started) == {own.metadata.name}
+
+    run(scenario())
+
+
 def test_metrics_tell_which_partitions_are_held_and_what_became_of_offers() -> None:
     async def scenario() -> str:
         cluster = BoundBy()
@@ -470,6 +553,25 @@ def test_a_pod_that_is_tied_to_a_node_follows_its_node_into_another_partition() 
                 cluster.put(in_partition(partition, "node-1"))
                 await asyncio.sleep(15.0)
             assert cluster.bound_by == {"daemon": partition}
+
+    run(scenario())
+
+
+def test_pods_follow_the_nodes_that_they_are_tied_to_again_and_again() -> None:
+    def tied_to(name: str) -> dict[str, Any]:
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+    async def scenario() -> None:
+        by_name = HeldPartitions(2).membership.of_node
+        cluster = BoundBy()
+        async with schedulers(cluster, [0], [1]):
+            for name in ("node-1", "node-2", "node-3"):
+                cluster.put(pod(f"of-{name}", affinity=tied_to(name)))
+                await asyncio.sleep(1.0)
+                cluster.put(in_partition(1 - by_name(name, {}), name))  # not that of its name
+                await asyncio.sleep(15.0)
+                assert cluster.pod(f"of-{name}").spec.node_name == name
 
     run(scenario())
 

@@ -116,6 +116,28 @@ def test_a_preemptor_is_gated_until_the_watch_shows_its_latest_victim_gone() -> 
     run(scenario())
 
 
+def test_a_preemptor_stays_gated_until_its_last_victim_is_terminating_or_gone() -> None:
+    """A victim that waited on Permit may be bound meanwhile, which changes nothing."""
+
+    async def scenario() -> None:
+        cluster, (high, victim) = SlowCluster(), infos("high", "3")
+        cluster.put(victim.pod)
+        placements = placements_of(victim)
+        evictions = evictions_on(cluster, victim, placements=placements)
+        evictions.start(high, "n", victims=[victim], lower_priority_nominated=())
+        await asyncio.sleep(1)
+        evictions.victim_changed(victim.uid)
+        assert evictions.in_progress.is_preempting(high.uid)
+        await asyncio.wait(list(evictions.tasks))
+        evictions.victim_changed(victim.uid)  # the watch has not shown yet that it is deleted
+        assert evictions.in_progress.is_preempting(high.uid)
+        del placements[victim.uid]
+        evictions.victim_changed(victim.uid)
+        assert not evictions.in_progress.is_preempting(high.uid)
+
+    run(scenario())
+
+
 class EvictionTimes(Observer):
     """The preemptors whose evictions ended, whether they succeeded, and the seconds that they took."""
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from core_tests.scheduling.fixture import SlowlyTerminatingCluster
 from kubestow.api.core import Pod
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.scheduling.interfaces import ObjectReference
+from kubestow.scheduling.observer import Disruption, Observer
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
@@ -59,6 +64,34 @@ def test_a_pod_that_is_bound_elsewhere_releases_its_nominated_node(accepts_nomin
         pod("victim", node="n", cpu="3"),
         cluster=cluster,
     )
+
+
+class DeletesThePreemptor(Observer):
+    """Deletes the pod that preempts, before its victims are evicted."""
+
+    cluster: MemoryCluster
+
+    def preemption_started(
+        self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo], disruption: Disruption
+    ) -> None:
+        for preemptor in preemptors:
+            asyncio.get_running_loop().call_soon(self.cluster.remove, preemptor.pod)
+
+
+def test_a_pod_that_is_deleted_before_its_evictions_is_not_nominated_while_they_are_awaited() -> None:
+    observer, cluster = DeletesThePreemptor(), SlowlyTerminatingCluster()
+    observer.cluster = cluster
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        cluster.put(high())
+        await harness.advance(5)
+        assert not harness.scheduler.cluster.has_nominations
+        await harness.advance(60)
+        assert not harness.scheduler.cluster.has_nominations
+
+    objects = (node("n", cpu="4"), pod("victim", node="n", cpu="3"))
+    gates = {"SchedulerAsyncPreemption": False}
+    in_virtual_time(scenario, *objects, cluster=cluster, observer=observer, gates=gates)
 
 
 def test_a_nomination_that_the_api_server_rejected_counts_with_the_updated_pod() -> None:

@@ -22,6 +22,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
+from kubestow.framework.gang import GangOutcome
 from kubestow.framework.interface import Handle, PreBindPlugin, PreEnqueuePlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.rules.minors import Behaviour, Minor
@@ -154,6 +155,57 @@ def test_pods_that_do_not_fit_beside_the_others_preempt_in_the_next_attempt() ->
         assert (bound_count(harness, gang), remaining(harness, low)) == (3, [])
 
     run(scenario, node("n", cpu="3"), group("train", 2, priority=100), *low)
+
+
+async def without_attempts(harness: SchedulerHarness, *created: Pod) -> EntityQueue:
+    """The queue with these pods, from which nothing but the test pops."""
+    harness.scheduler.leadership.holds_lease = False  # type: ignore[misc]
+    await harness.advance(0.2)
+    create_pods(harness, created)
+    await harness.settle()
+    return queue_of(harness)
+
+
+def test_the_pods_of_a_popped_group_are_in_flight_as_far_as_they_are_tried() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        queue = await without_attempts(harness, *members(3, "train"))
+        first = queue.pop()
+        assert first is not None
+        uids = [f"uid-default-train-{number}" for number in range(3)]
+        assert sorted(queue.in_flight.uids()) == uids
+        others = [uid for uid in uids if uid != first.info.uid]
+        tried = queue.pop_members(first, others[:1])
+        assert [each.info.uid for each in tried] == queue.in_flight.uids() == [first.info.uid, others[0]]
+
+    run(scenario, node("n"), group("train", 2))
+
+
+def test_the_pods_of_a_group_whose_first_one_needs_no_attempt_return_as_they_were() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        queue = await without_attempts(harness, *members(3, "train"))
+        first = queue.pop()
+        assert first is not None
+        queue.drop_popped(first)
+        left = {f"train-{number}" for number in range(3)} - {first.info.name}
+        assert {each.info.name: each.attempts for each in queue.pods.values()} == dict.fromkeys(left, 0)
+        (waiting,) = queue.places.groups.values()
+        assert (waiting.attempts, {each.info.name for each in waiting.members.values()}) == (0, left)
+        assert not queue.in_flight.uids()
+
+    run(scenario, node("n"), group("train", 2))
+
+
+def test_pods_that_are_being_bound_are_not_queued_when_the_attempt_of_their_group_ends() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        queue = await without_attempts(harness, *members(2, "train"))
+        first = queue.pop()
+        assert first is not None
+        tried = queue.pop_members(first, ["uid-default-train-0", "uid-default-train-1"])
+        queue.end_group_attempt(GangOutcome.SCHEDULED)
+        assert not queue.pods and not queue.places.groups
+        assert queue.in_flight.uids() == [each.info.uid for each in tried]
+
+    run(scenario, node("n"), group("train", 2))
 
 
 def test_a_group_that_loses_a_pod_is_gated() -> None:

@@ -59,6 +59,25 @@ def test_the_backoff_counts_failures_or_attempts() -> None:
     assert (count_failures(queued), count_attempts(queued)) == (1, 4)
 
 
+def test_rejections_are_counted_and_errors_apart() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        queue, clock = harness.scheduler.queue, harness.scheduler.environment.clock
+        harness.cluster.put(pod("a", cpu="9"))
+        await harness.settle()
+        harness.scheduler.leadership.holds_lease = False  # type: ignore[misc]
+        counts = list[tuple[int, int]]()
+        for rejectors in ({"NodeResourcesFit"}, {"NodeResourcesFit"}, set()):
+            queued = queue.pop_pod("uid-default-a")
+            assert queued is not None
+            queue.return_after_failure(
+                queued, rejectors=frozenset(rejectors), pending_plugins=frozenset(), now=clock.monotonic()
+            )
+            counts.append((queued.unschedulable_count, queued.consecutive_errors))
+        assert counts == [(2, 0), (3, 0), (3, 1)]
+
+    in_virtual_time(scenario, node("n"))
+
+
 @around(Behaviour.ERRORS_BACK_OFF_APART)
 def test_an_error_after_rejections_begins_a_backoff_of_its_own(minor: Minor, has_behaviour: bool) -> None:
     async def scenario(harness: SchedulerHarness) -> None:
@@ -292,6 +311,9 @@ def test_without_hints_a_registered_event_requeues_even_if_it_helps_nothing(mino
         ({"cpu": "3"}, True),
         ({"cpu": "3001m"}, False),
         ({"cpu": "5"}, False),
+        ({"cpu": "2", "memory": "8Gi"}, True),
+        ({"cpu": "2", "memory": "32Gi"}, False),
+        ({"cpu": "5", "memory": "8Gi"}, False),
         ({"cpu": "2", "node_selector": {"no": "where"}}, False),
         ({"cpu": "2", "host_ports": [80]}, False),
     ],

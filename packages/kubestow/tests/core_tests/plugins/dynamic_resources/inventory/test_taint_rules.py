@@ -18,6 +18,7 @@ from kubestow.plugins.dynamic_resources.requests import Features
 from kubestow.plugins.dynamic_resources.taint_rules import TaintedSlices
 from kubestow.rules.minors import Minor
 from kubestow.scheduling.events.resources import resource_of, watched_always
+from kubestow.testing import node
 from kubestow.testing.devices import DRIVER, claim, device, device_class, exactly, pod_with, slice_of, taint_rule
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
@@ -101,6 +102,21 @@ def test_a_device_that_fits_the_class_of_a_rule_is_tainted_when_the_class_comes(
     assert harness.decide(pod_with("c")).node_name is None
     harness.put(device_class("any", "false"))
     assert harness.decide(pod_with("c")).node_name == "n"
+
+
+def test_a_rule_may_change_after_one_of_its_slices_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    elsewhere = slice_of("d2", node="m")
+    gates = {"DRADeviceTaintRules": True}
+    objects = (NODE, node("m"), SLICES, elsewhere, claim(), taint_rule(device="d0"))
+    harness = DeviceHarness(*objects, gates=gates)
+    harness.cluster.catalog(ResourceSlice).remove("", SLICES.metadata.name)
+    assert harness.decide(pod_with("c")).node_name == "m"
+    harness.put(taint_rule(device="d2"))
+    assert harness.decide(pod_with("c")).node_name is None
+    harness.put(SLICES)
+    assert harness.run(pod_with("c")).node_name == "n"
+    assert harness.devices() == ["r=d0"]
+    assert caplog.text == ""
 
 
 # -- changes -------------------------------------------------------------------------------------------------------
