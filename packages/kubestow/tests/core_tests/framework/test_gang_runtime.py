@@ -112,16 +112,16 @@ def test_pre_enqueue_asks_a_plugin_that_can_gate_the_pod() -> None:
 
 
 def test_the_end_of_an_attempt_is_reported_to_the_observer_and_to_the_plugin(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[tuple[Gang, GangOutcome, str]] = []
+    ended: list[tuple[Gang, GangOutcome, str]] = []
     observer = GangObserver()
-    kind = plugin_with(GangPlugin, attempt_ended=lambda self, *arguments: told.append(arguments))
+    kind = plugin_with(GangPlugin, attempt_ended=lambda self, *arguments: ended.append(arguments))
     runtime = gang_runtime(kind, observer=observer, now=5.0)
     runtime.gang_attempt_ended(GANG, GangOutcome.SCHEDULED, "", began=1.0, decided=3.5)
     runtime.gang_attempt_ended(GANG, GangOutcome.ERROR, "no", began=4.0, decided=None)
     assert observer.attempts == [("scheduled", 4.0, 2.5), ("error", 1.0, None)]
-    assert told == [(GANG, GangOutcome.SCHEDULED, ""), (GANG, GangOutcome.ERROR, "no")]
+    assert ended == [(GANG, GangOutcome.SCHEDULED, ""), (GANG, GangOutcome.ERROR, "no")]
     gang_runtime(kind).gang_attempt_ended(GANG, GangOutcome.ERROR, "unobserved", began=4.0, decided=None)
-    assert told[2:] == [(GANG, GangOutcome.ERROR, "unobserved")]
+    assert ended[2:] == [(GANG, GangOutcome.ERROR, "unobserved")]
     gang_runtime(observer=observer).gang_attempt_ended(GANG, GangOutcome.ERROR, "no", began=0.0, decided=None)
     assert observer.attempts[2:] == [("error", 0.0, None)], "in a profile that defines no gangs"
     failing = gang_runtime(plugin_with(GangPlugin, attempt_ended=fails), observer=observer)

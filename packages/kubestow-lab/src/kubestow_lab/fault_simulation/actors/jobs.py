@@ -69,7 +69,7 @@ class Jobs:
         self._tree: tuple[str, int] | None = None
         #: What the last gang needs, the group itself or the last of its pods, until it is created.
         self._late: list[Any] = []
-        #: The pod of a gang that waits for what nobody creates, once there is one.
+        #: The pod of a gang that waits for a claim that is never created, once there is one.
         self._blocked: Pod | None = None
 
     async def run(self) -> NoReturn:
@@ -165,9 +165,9 @@ class Jobs:
         self._late = [with_spec(self._create_whole_gang().pop(), node_name=_NODE)]
 
     def _create_with_blocked(self) -> None:
-        """Create a gang with one pod more than it needs, which waits for a claim that nobody creates."""
+        """Create a gang with one pod more than it needs, which waits for a claim that is never created."""
         blocked = self._create_whole_gang(spare=1).pop()
-        claim = PodResourceClaim(name="gpu", resource_claim_name="gpu-of-nobody")
+        claim = PodResourceClaim(name="gpu", resource_claim_name="gpu-never-created")
         self._blocked = with_spec(blocked, resource_claims=[claim])
         self._server.put(self._blocked)
 
