@@ -20,7 +20,7 @@ from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer
 from kubestow_lab.fault_simulation.event_loop import Freeze, frozen_with, run_frozen_with
 from kubestow_lab.fault_simulation.marks import Mark
 from kubestow_lab.fault_simulation.scenario import Part, draw
-from kubestow_lab.fault_simulation.scheduler.provisioning import WAITS_FOR_NODE, ProvisioningPlugin
+from kubestow_lab.fault_simulation.scheduler.faulty_plugin import WAITS_FOR_NODE, ProvisioningPlugin
 from kubestow_lab.fault_simulation.simulation import simulate
 from kubestow_lab.fault_simulation.trace import Trace
 

@@ -9,8 +9,7 @@ import pytest
 from kubestow.flight_record.exact_replay import ReplayResult, replay
 from kubestow.flight_record.segment import Segment
 from kubestow_lab.fault_simulation.recording import Recording, ReplayedFaults
-from kubestow_lab.fault_simulation.scheduler.faulty_plugin import ReservationLedger, faulty_plugin
-from kubestow_lab.fault_simulation.scheduler.provisioning import ProvisioningPlugin
+from kubestow_lab.fault_simulation.scheduler.faulty_plugin import ProvisioningPlugin, ReservationLedger, faulty_plugin
 from kubestow_lab.fault_simulation.simulation import simulate
 
 

@@ -56,20 +56,8 @@ frozen_with: ContextVar[Freeze | None] = ContextVar("frozen_with", default=None)
 """What freezes the process that the running code belongs to; None for code that no stall concerns."""
 
 
-def unfrozen() -> Context:
-    """A copy of the current context for what goes on while the process is frozen."""
-    context = copy_context()
-    context.run(frozen_with.set, None)
-    return context
-
-
-async def run_unfrozen(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that goes on while the process is frozen; its result arrives when the process is not."""
-    return await asyncio.get_running_loop().create_task(work, context=unfrozen())
-
-
-async def run_frozen_with(freeze: Freeze, work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that only ``freeze`` stops; its result arrives when nothing freezes the caller."""
+async def run_frozen_with(freeze: Freeze | None, work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that only ``freeze`` stops, or nothing; its result arrives when nothing stops the caller."""
     context = copy_context()
     context.run(frozen_with.set, freeze)
     return await asyncio.get_running_loop().create_task(work, context=context)

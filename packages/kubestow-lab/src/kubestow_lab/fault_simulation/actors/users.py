@@ -20,8 +20,7 @@ from kubestow_lab.fault_simulation.apiserver.server import (
     with_spec,
     with_status,
 )
-from kubestow_lab.fault_simulation.scheduler.faulty_plugin import WAITS_ON_PERMIT
-from kubestow_lab.fault_simulation.scheduler.provisioning import WAITS_FOR_NODE
+from kubestow_lab.fault_simulation.scheduler.faulty_plugin import WAITS_FOR_NODE, WAITS_ON_PERMIT
 from kubestow_lab.fault_simulation.trace import StepRandom, Steps
 
 #: Creates a pod with this part of a spec, and the node that it must be on, "" for any.

@@ -25,7 +25,7 @@ from kubestow_lab.fault_simulation.apiserver.server import SimulatedServer, may_
 from kubestow_lab.fault_simulation.apiserver.transport import SimulatedTransport
 from kubestow_lab.fault_simulation.apiserver.watch import UnreliableWatch
 from kubestow_lab.fault_simulation.apiserver.watch_view import WatchView
-from kubestow_lab.fault_simulation.event_loop import run_unfrozen
+from kubestow_lab.fault_simulation.event_loop import run_frozen_with
 from kubestow_lab.fault_simulation.faults import Fault, Faults
 from kubestow_lab.fault_simulation.marks import Mark, Marks
 from kubestow_lab.fault_simulation.trace import Trace
@@ -209,7 +209,7 @@ class SimulatedClient:
 
     async def _request(self, what: str, effect: Callable[[], T]) -> T:
         """Send a request, which goes on while its process is frozen."""
-        return await (run_unfrozen(self._send(what, effect)) if self._stalls else self._send(what, effect))
+        return await (run_frozen_with(None, self._send(what, effect)) if self._stalls else self._send(what, effect))
 
     async def _send(self, what: str, effect: Callable[[], T]) -> T:
         if "/leases" not in what:  # the trace records changes of the holder, not every renewal

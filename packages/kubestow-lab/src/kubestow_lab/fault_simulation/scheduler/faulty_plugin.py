@@ -1,4 +1,7 @@
-"""A plugin that raises, rejects, hangs and makes pods wait at many extension points, and records its reservations."""
+"""A plugin that raises, rejects, hangs and makes pods wait at many extension points, and records its reservations.
+
+Beside it is one that has pods wait on Permit for a node that is being provisioned, and that only new nodes concern.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import (
     FilterPlugin,
     Handle,
@@ -28,9 +33,13 @@ from kubestow_lab.fault_simulation.recording import RecordedFaults, ReplayedFaul
 NAME = "FaultyPlugin"
 WAITS_ON_PERMIT = "example.org/waits-on-permit"
 """The label of pods that wait on Permit whatever the faults, with the seconds; a flight record keeps no annotation."""
+WAITS_FOR_NODE = "example.org/waits-for-node"
+"""The label of pods that wait on Permit unless a node of this name exists."""
 
 #: The time limit of the plugin in seconds, and how long a hanging call takes.
 _TIME_LIMIT, _HANG = 45.0, 1e6
+#: The seconds after which the wait for a node times out. A node that comes before lets the next attempt succeed.
+_LONGEST_WAIT = 5.0
 
 
 class InjectedError(Exception):  # not a KubestowError
@@ -107,3 +116,16 @@ def faulty_plugin(faults: Faults | RecordedFaults | ReplayedFaults, ledger: Rese
             maybe_raise("PostBind")
 
     return FaultyPlugin
+
+
+class ProvisioningPlugin(PermitPlugin):
+    """Has pods wait on Permit for a node; it looks for the node in each attempt, and not while a pod waits."""
+
+    name = "ProvisioningPlugin"
+    events_to_register = (on(EventResource.NODE, Action.ADD, invalidates=Invalidation.NOTHING),)
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
+        awaited = pod.metadata.labels.get(WAITS_FOR_NODE)
+        if awaited is None or awaited in self.handle.cluster.nodes.rows:
+            return Permission()
+        return Permission(Status(Code.WAIT), _LONGEST_WAIT)

@@ -53,9 +53,8 @@ from kubestow_lab.fault_simulation.recording import RecordedFaults, Recording
 from kubestow_lab.fault_simulation.scheduler.clock import JumpingClock
 from kubestow_lab.fault_simulation.scheduler.delayed_computing import DelayedComputing
 from kubestow_lab.fault_simulation.scheduler.faulty_extender import FaultyExtender
-from kubestow_lab.fault_simulation.scheduler.faulty_plugin import ReservationLedger, faulty_plugin
+from kubestow_lab.fault_simulation.scheduler.faulty_plugin import ProvisioningPlugin, ReservationLedger, faulty_plugin
 from kubestow_lab.fault_simulation.scheduler.lookout import Lookout
-from kubestow_lab.fault_simulation.scheduler.provisioning import ProvisioningPlugin
 from kubestow_lab.fault_simulation.scheduler.stalls import NAME as STALLING_PLUGIN
 from kubestow_lab.fault_simulation.scheduler.stalls import ElectionBeside, stalling_plugin
 
