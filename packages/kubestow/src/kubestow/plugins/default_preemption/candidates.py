@@ -12,7 +12,8 @@ is pending.
 
 The results of a dry run hold for all pods of a shape until an event concerns the node, its nominations or a disruption
 budget. The cache tracks that through the cluster's journal: changed rows lose their results, a change that affects all
-rows drops all of them. The least recently used shapes are evicted when the cache is full.
+rows drops all of them. A shape's results go with its last pod; the least recently used ones are evicted when the cache
+is full.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -273,24 +275,26 @@ class _Entry:
 
     candidates: Candidates | None = None
     generation: Generation = NEVER
-    depends_on: tuple[Sequence[object], int] = ((), -1)
+    #: References, because a filter may know its pod, and with it the shape.
+    depends_on: tuple[Sequence[ref[Any]], int] = ((), -1)
 
 
 class CandidateCache:
-    """Candidates by pod shape."""
+    """Candidates by pod shape, for as long as there are pods of it."""
 
     def __init__(self, handle: Handle) -> None:
         self._cluster = handle.cluster
-        self._entries: BoundedCache[Shape, _Entry] = BoundedCache(_MIN_SHAPES)
+        self._entries: BoundedCache[ref[Shape], _Entry] = BoundedCache(_MIN_SHAPES)
 
     def get(self, pod: PodInfo, filters: FilterRunner, budgets_version: int) -> Candidates:
         """The valid candidates for pods of this shape; empty for a new shape."""
-        entry = self._entries.get(pod.shape)
+        entry = self._entries.get(ref(pod.shape))
         if entry is None:
             self._entries.resize(max(_MIN_SHAPES, _MAX_BYTES // (_BYTES_PER_NODE * len(self._cluster.nodes))))
-            entry = self._entries.put(pod.shape, _Entry())
+            entry = self._entries.put(ref(pod.shape, self._entries.discard), _Entry())
         window, mask = self._cluster.change_window, filters.invalidation_mask
-        invalid, generation, depends_on = None, window.begin(), (filters.active, budgets_version)
+        invalid, generation = None, window.begin()
+        depends_on = [ref(each) for each in filters.active], budgets_version
         if mask is not None and depends_on == entry.depends_on:
             invalid = window.invalid_rows(entry.generation, mask | _DEPENDENCIES)
         if entry.candidates is None or invalid is None:

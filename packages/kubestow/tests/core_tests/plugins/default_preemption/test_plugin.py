@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any, ClassVar
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.pod_groups import KUBERNETES, Members, PodGroupName
-from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.gang import Gang, GroupTerms
 from kubestow.framework.interface import FilterPlugin, NodeFilterPlugin, PostFilterResult
@@ -331,6 +333,21 @@ def test_the_message_counts_the_reasons_of_all_nodes() -> None:
         "0/4 nodes are available: 1 Insufficient cpu, 1 No preemption victims found for incoming pod, "
         "2 Preemption is not helpful for scheduling."
     )
+
+
+def test_nothing_is_kept_for_a_shape_without_pods() -> None:
+    harness = two_nodes(running("a", "node-0"), running("b", "node-1"))
+
+    def shape_after_preemption(cpu: str) -> ref[Shape]:
+        urgent = preemptor(cpu=cpu)
+        info = harness.info(urgent)
+        assert preemption_of(harness.decide(urgent)) is not None
+        return ref(info.shape)
+
+    shapes = [shape_after_preemption(f"{number}m") for number in (1001, 1002, 1003, 1004)]
+    gc.collect()
+    # Something else may refer to the shape that was seen first, or last.
+    assert [shape() for shape in shapes[1:-1]] == [None, None]
 
 
 def test_without_candidates_the_nomination_is_cleared() -> None:
