@@ -139,7 +139,7 @@ class SySched(ScorePlugin):
     name = "SySched"
     Args = SySchedArgs
     label_keys = ()
-    reads_requests = False
+    reads_requests = reads_volumes = False
     events_to_register = (
         on(EventResource.ASSIGNED_POD, Action.ADD | Action.DELETE, requeues=False),
         on(EventResource.NODE, Action.ADD, requeues=False),

@@ -101,6 +101,8 @@ class Plugin(ABC):
     #: Whether :meth:`applies_to`, :meth:`label_keys_for` and :meth:`signature` depend on the pod's requests and limits.
     #: If not, they are not called again for pods that differ in these only.
     reads_requests: ClassVar[bool] = True
+    #: The same of ``spec.volumes``.
+    reads_volumes: ClassVar[bool] = True
     #: Further extension points that configurations enable the plugin at, because the plugin of the same name in Go
     #: needs them; there is nothing to do at them, so the plugin is not called there.
     inert_at: ClassVar[Collection[ExtensionPoint]] = ()

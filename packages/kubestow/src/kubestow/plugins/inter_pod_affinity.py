@@ -302,7 +302,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     """Filters by required terms and by the anti-affinity of existing pods; scores by the preferences of both sides."""
 
     name = "InterPodAffinity"
-    reads_requests = False
+    reads_requests = reads_volumes = False
     missing_pre_filter_error = 'error reading "PreFilterInterPodAffinity" from cycleState: not found'
     missing_pre_score_error = 'failed to read "PreScoreInterPodAffinity" from cycleState: not found'
     applicability_events = (ClusterEvent(EventResource.AFFINITY_TERM, Action.ALL),)

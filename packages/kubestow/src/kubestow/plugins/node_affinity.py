@@ -54,7 +54,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Required affinity and ``spec.nodeSelector`` filter; preferred affinity scores."""
 
     name = "NodeAffinity"
-    reads_requests = False
+    reads_requests = reads_volumes = False
     label_keys = ()
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:

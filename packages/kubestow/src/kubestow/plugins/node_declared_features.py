@@ -27,7 +27,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     """Compares the features that a pod's spec requires with ``status.declaredFeatures`` of the nodes."""
 
     name = "NodeDeclaredFeatures"
-    reads_requests = False
+    reads_requests = reads_volumes = False
     label_keys = ()
     missing_pre_filter_error: str | None = 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found'
 

@@ -20,7 +20,7 @@ class NodeName(FilterPlugin):
     """Rejects every node but the one in ``spec.nodeName``. Only simulated pods have one; queued pods do not."""
 
     name = "NodeName"
-    reads_requests = False
+    reads_requests = reads_volumes = False
     label_keys = ()
 
     def __init__(self, args: Any, handle: Handle) -> None:

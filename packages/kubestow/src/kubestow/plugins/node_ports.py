@@ -29,7 +29,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     """Compares the pod's host ports with those in use on each node."""
 
     name = "NodePorts"
-    reads_requests = False
+    reads_requests = reads_volumes = False
     label_keys = ()
     missing_pre_filter_error = 'reading "PreFilterNodePorts" from cycleState: not found'
 

@@ -31,7 +31,7 @@ class NodeUnschedulable(FilterPlugin):
     """Rejects nodes with ``spec.unschedulable``, unless the pod tolerates the corresponding taint."""
 
     name = "NodeUnschedulable"
-    reads_requests = False
+    reads_requests = reads_volumes = False
     label_keys = ()
 
     def __init__(self, args: Any, handle: Handle) -> None:

@@ -36,7 +36,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     """Filters by NoSchedule and NoExecute taints, scores by PreferNoSchedule taints."""
 
     name = "TaintToleration"
-    reads_requests = False
+    reads_requests = reads_volumes = False
     label_keys = ()
     missing_pre_score_error = 'failed to read "PreScoreTaintToleration" from cycleState: not found'
 

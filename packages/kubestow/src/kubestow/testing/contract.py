@@ -23,7 +23,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from kubestow import config
-from kubestow.api.core import Node, Pod, ResourceRequirements
+from kubestow.api.core import (
+    Node,
+    PersistentVolumeClaimVolumeSource,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    Volume,
+)
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, NodeRows, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -81,6 +88,7 @@ def check_plugin(
             contract.check_copies(info)
             contract.check_label_keys(info)
             contract.check_requests(info)
+            contract.check_volumes(info)
             contract.check_views(info)
             contract.check_rows(info)
             contract.check_hypothetical_nodes(info)
@@ -234,18 +242,25 @@ class _Contract:
 
     def check_requests(self, info: PodInfo) -> None:
         """Applicability and results do not depend on requests, if the plugin declares that it does not read them."""
-        probe = self._subject.probe(info)
-        if probe.plugin.reads_requests:
-            return
-        resources = ResourceRequirements(requests={"cpu": "3m", "kubestow.example/twin": "1"})
-        containers = [replace(container, resources=resources) for container in info.spec.containers]
-        twin = self._subject.info(replace(info.pod, spec=replace(info.spec, containers=containers)))
+        if not self._subject.kind.reads_requests:
+            resources = ResourceRequirements(requests={"cpu": "3m", "kubestow.example/twin": "1"})
+            containers = [replace(container, resources=resources) for container in info.spec.containers]
+            self._compare_with_twin(info, replace(info.spec, containers=containers), "requests")
+
+    def check_volumes(self, info: PodInfo) -> None:
+        """Applicability and results do not depend on volumes, if the plugin declares that it does not read them."""
+        if not self._subject.kind.reads_volumes:
+            claim = Volume(name="twin", persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name="twin"))
+            self._compare_with_twin(info, replace(info.spec, volumes=[claim]), "volumes")
+
+    def _compare_with_twin(self, info: PodInfo, spec: PodSpec, what: str) -> None:
+        probe, twin = self._subject.probe(info), self._subject.info(replace(info.pod, spec=spec))
         other = self._subject.probe(twin)
         if (probe.applies, probe.label_keys) != (other.applies, other.label_keys):
-            raise self._violation("reads_requests", info, "the result differs for a pod with other requests")
+            raise self._violation(f"reads_{what}", info, f"the result differs for a pod with other {what}")
         nodes = self._cluster.all_nodes()
         if probe.filters and probe.statuses(nodes) != other.statuses(nodes):
-            raise self._violation("reads_requests", info, "Filter depends on the pod's requests")
+            raise self._violation(f"reads_{what}", info, f"Filter depends on the pod's {what}")
 
     def check_rows(self, info: PodInfo) -> None:
         """The optional forms for rows have the results of the forms for many nodes."""

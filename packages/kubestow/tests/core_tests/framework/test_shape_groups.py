@@ -51,6 +51,8 @@ FAMILIES: Sequence[dict[str, Any]] = (
     {"affinity": required_anti_affinity(term(selecting(INDEX, "0"), HOST))},
     {"affinity": required_affinity(term(selecting(TIER, "a"), ZONE))},
     {"spread": [SPREAD | {"labelSelector": selecting(TIER, "a"), "matchLabelKeys": [INDEX]}]},
+    {"spec": {"volumes": [{"name": "d", "gcePersistentDisk": {"pdName": "disk-0"}}]}},
+    {"spec": {"volumes": [{"name": "d", "gcePersistentDisk": {"pdName": "disk-1"}}]}},
 )
 #: What placed pods carry.
 CARRIED: Sequence[dict[str, Any]] = (
@@ -113,11 +115,28 @@ class ByRequest(FilterPlugin):
         return Verdict.rejecting(nodes.row_numbers == 0, Status.unschedulable("not this one either"))
 
 
+class ByDisk(FilterPlugin):
+    """A third-party plugin that does not read requests, and applies by the volumes of a pod."""
+
+    name = "ByDisk"
+    label_keys = ()
+    reads_requests = False
+
+    def applies_to(self, pod: PodInfo) -> bool:
+        return bool(pod.spec.volumes)
+
+    def signature(self, pod: PodInfo) -> int:
+        return sum("disk-1" in str(volume) for volume in pod.spec.volumes)
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        return Verdict.rejecting(nodes.row_numbers == self.signature(pod), Status.unschedulable("not for this disk"))
+
+
 class Indifferent(Declaring):
-    """A third-party plugin that names the label that it reads, and does not read requests."""
+    """A third-party plugin that names the label that it reads, and reads neither requests nor volumes."""
 
     name = "Indifferent"
-    reads_requests = False
+    reads_requests = reads_volumes = False
     calls: ClassVar[list[str]] = []
 
     def signature(self, pod: PodInfo) -> str:
@@ -131,6 +150,7 @@ PLUGIN_SETS: Sequence[Sequence[type[Any]]] = (
     (Declaring, ByName),
     (Preferring,),
     (ByRequest, Indifferent),
+    (ByDisk, Indifferent),
 )
 
 EVENTS = st.one_of(
@@ -253,6 +273,16 @@ def test_a_plugin_that_does_not_read_requests_is_asked_once_for_pods_that_differ
     assert Indifferent.calls == ["p-1"]
     assert harness.feasible(pod("labelled", cpu="3", labels={INDEX: "1"})) == {"n2"}
     assert Indifferent.calls == ["p-1", "labelled"]
+
+
+def test_a_plugin_that_does_not_read_volumes_is_asked_once_for_pods_that_differ_in_these_and_their_requests() -> None:
+    harness = ReplayedCluster((ByDisk, Indifferent)).harness
+    Indifferent.calls.clear()
+    for number, cpu, feasible in ((0, "1", {"n1", "n2"}), (1, "1", {"n0", "n2"}), (2, "2", {"n1", "n2"})):
+        volumes = [{"name": "d", "gcePersistentDisk": {"pdName": f"disk-{number}"}}]
+        assert harness.feasible(pod(f"p-{number}", cpu=cpu, spec={"volumes": volumes})) == feasible
+    assert harness.feasible(pod("without", cpu="1")) == {"n0", "n1", "n2"}
+    assert Indifferent.calls == ["p-0"]
 
 
 def test_a_term_for_another_namespace_tells_no_pods_apart() -> None:

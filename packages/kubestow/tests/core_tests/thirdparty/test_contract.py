@@ -259,6 +259,34 @@ def test_a_signature_that_depends_on_labels_that_the_plugin_does_not_name_is_fou
     )
 
 
+class ByUndeclaredRequests(OnDisk):
+    """Applies by the requests of a pod, and declares that it does not read them."""
+
+    name = "ByUndeclaredRequests"
+    reads_requests = False
+
+    def applies_to(self, pod: PodInfo) -> bool:
+        return pod.requests.get("cpu", 0) > 3
+
+
+class ByUndeclaredVolumes(OnDisk):
+    """Applies by the volumes of a pod, and declares that it does not read them."""
+
+    name = "ByUndeclaredVolumes"
+    reads_volumes = False
+
+    def applies_to(self, pod: PodInfo) -> bool:
+        return not pod.spec.volumes
+
+
+@pytest.mark.parametrize(
+    ("kind", "declaration"), [(ByUndeclaredRequests, "reads_requests"), (ByUndeclaredVolumes, "reads_volumes")]
+)
+def test_a_plugin_that_reads_what_it_declares_not_to_read_is_found(kind: type[Plugin], declaration: str) -> None:
+    with pytest.raises(AssertionError, match=declaration):
+        check_plugin(kind, pods=[pod("p", cpu="1")])
+
+
 class NotAVerdict(OnDisk):
     name = "NotAVerdict"
 

@@ -79,13 +79,16 @@ class ShapeFamily:
     @cached_property
     def key_without_requests(self) -> bytes:
         """The canonical encoding without requests and limits: equal keys mean families that differ in these only."""
-        spec = msgspec.structs.replace(
-            self.spec,
-            containers=[_without_requests(container) for container in self.spec.containers],
-            init_containers=[_without_requests(container) for container in self.spec.init_containers],
-            overhead={},
-            resources=None,
-        )
+        return self._encoded(_without_requests(self.spec))
+
+    @cached_property
+    def key_without_volumes(self) -> bytes:
+        """The canonical encoding without requests, limits and volumes."""
+        if not self.spec.volumes:
+            return self.key_without_requests
+        return self._encoded(msgspec.structs.replace(_without_requests(self.spec), volumes=[]))
+
+    def _encoded(self, spec: PodSpec) -> bytes:
         return _encode((self.namespace, _owner(self.controller), spec))
 
     @cached_property
@@ -216,7 +219,17 @@ def _owner(controller: OwnerReference | None) -> tuple[str, str, str] | None:
     return (controller.kind, controller.name, controller.api_version) if controller else None
 
 
-def _without_requests(container: Container) -> Container:
+def _without_requests(spec: PodSpec) -> PodSpec:
+    return msgspec.structs.replace(
+        spec,
+        containers=[_requesting_nothing(container) for container in spec.containers],
+        init_containers=[_requesting_nothing(container) for container in spec.init_containers],
+        overhead={},
+        resources=None,
+    )
+
+
+def _requesting_nothing(container: Container) -> Container:
     return msgspec.structs.replace(container, resources=ResourceRequirements())
 
 

@@ -10,7 +10,7 @@ the last of them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from kubestow.cluster.cache import Cluster
@@ -36,6 +36,9 @@ _MOST_IN_COMMON = 1024
 
 Signatures = dict[Plugin, Hashable | None]
 
+#: The key of a family without what is of no importance, and the labels of the group.
+_Likeness = tuple[bytes, tuple[tuple[str, str], ...]]
+
 #: What an evaluation is made from that may be different in the next epoch: the selective plugins that apply, and the
 #: signatures for plugins that then depend on other properties of pods.
 _Premises = tuple[frozenset[Plugin], tuple[Hashable, ...]]
@@ -43,11 +46,15 @@ _Premises = tuple[frozenset[Plugin], tuple[Hashable, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """What pods have in common that differ in their requests only: of the plugins that do not read these, the selective
-    ones that apply, and the signatures that they give."""
+    """What pods have in common that differ in their requests only, or in requests and volumes: of the plugins that do
+    not read these, the selective ones that apply, and the signatures that they give."""
 
     applicable: frozenset[Plugin]
     signatures: Signatures
+
+    def __or__(self, other: _Common) -> _Common:
+        """The same of these plugins and others."""
+        return _Common(self.applicable | other.applicable, self.signatures | other.signatures)
 
 
 class _Dependencies:
@@ -79,22 +86,29 @@ class _Dependencies:
         for plugin in {*self.selective, *self._resigning}:
             for event in plugin.applicability_events:
                 self.bits |= event.bits
+        #: The plugins that read requests, those of the others that read volumes, and those that read neither.
+        self._reading_requests = [p for p in self.bound_plugins if p.reads_requests]
+        self._reading_volumes = [p for p in self.bound_plugins if p.reads_volumes and not p.reads_requests]
+        self._reading_neither = [p for p in self.bound_plugins if not (p.reads_volumes or p.reads_requests)]
         #: The label keys on which results depend in this epoch (None: any label), by the key of the family without
-        #: its requests, if these are of no importance.
+        #: its requests and volumes, if these are of no importance.
         self._label_keys: dict[ShapeFamily | bytes, frozenset[str] | None] = {}
-        self._label_keys_depend_on_requests = any(plugin.reads_requests for plugin in self._regrouping)
+        self._label_keys_depend_on_more = any(p.reads_requests or p.reads_volumes for p in self._regrouping)
         #: By the key of the family without its requests, and the labels of the group; valid in this epoch.
-        self._common: dict[tuple[bytes, tuple[tuple[str, str], ...]], _Common] = {}
+        self._common: dict[_Likeness, _Common] = {}
+        #: The same without volumes, of the plugins that do not read these either.
+        self._common_without_volumes: dict[_Likeness, _Common] = {}
 
     def begin_epoch(self) -> None:
         """Drop what may be different now."""
         self._label_keys.clear()
         self._common.clear()
+        self._common_without_volumes.clear()
 
     def group(self, pod: PodInfo) -> ShapeGroup:
         """The group of a pod. Raises PluginError."""
         family = pod.shape.family
-        key = family if self._label_keys_depend_on_requests else family.key_without_requests
+        key = family if self._label_keys_depend_on_more else family.key_without_volumes
         if key not in self._label_keys:
             if len(self._label_keys) >= _MOST_IN_COMMON:
                 self._label_keys.clear()
@@ -118,18 +132,28 @@ class _Dependencies:
         if common is None:
             if len(self._common) >= _MOST_IN_COMMON:
                 self._common.clear()
-            common = self._common[key] = _Common(*self.of(pod, reading_requests=False))
+            key_without_volumes = pod.shape.family.key_without_volumes, group.labels
+            rest = self._common_without_volumes.get(key_without_volumes)
+            if rest is None:
+                if len(self._common_without_volumes) >= _MOST_IN_COMMON:
+                    self._common_without_volumes.clear()
+                rest = self._common_without_volumes[key_without_volumes] = self._of(self._reading_neither, pod)
+            common = self._common[key] = rest | self._of(self._reading_volumes, pod)
         return common
 
-    def of(self, pod: PodInfo, *, reading_requests: bool) -> tuple[frozenset[Plugin], Signatures]:
-        """The selective plugins that apply to a pod, and the signatures of all; of those that read requests, or not.
+    def of_requests(self, pod: PodInfo) -> _Common:
+        """The same of the plugins that read requests, for one pod. Raises PluginError."""
+        return self._of(self._reading_requests, pod)
 
-        Plugins that leave the pod out give no signature. Raises PluginError.
-        """
-        plugins = [plugin for plugin in self.bound_plugins if plugin.reads_requests is reading_requests]
+    def of_rest(self, pod: PodInfo) -> _Common:
+        """The same of the plugins that do not, for one pod. Raises PluginError."""
+        return self._of([*self._reading_neither, *self._reading_volumes], pod)
+
+    def _of(self, plugins: Iterable[Plugin], pod: PodInfo) -> _Common:
+        """Which of some plugins apply to a pod, and the signatures of those that do. Raises PluginError."""
         applicable = frozenset(p for p in plugins if p in self.selective and self._runtime.plugin_applies_to(p, pod))
         left_out = self.selective - applicable - self.scoring_every_pod
-        return applicable, {p: self._runtime.plugin_signature(p, pod) for p in plugins if p not in left_out}
+        return _Common(applicable, {p: self._runtime.plugin_signature(p, pod) for p in plugins if p not in left_out})
 
     def plan(self, applicable: frozenset[Plugin]) -> Plan:
         """The plugins to call for a pod that these selective ones apply to."""
@@ -194,8 +218,7 @@ class EvaluationCache:
         """The evaluation for pods of this group; a new one for a pod that names its node. Raises PluginError."""
         self._enter_epoch()
         if pod.spec.node_name:  # which is not part of its shape; no queued pod names one
-            applicable, signatures = self._dependencies.of(pod, reading_requests=False)
-            return self._new(pod, _Common(applicable, signatures)).evaluation
+            return self._new(pod, self._dependencies.of_rest(pod)).evaluation
         if self._latest is not None:
             shape, cached = self._latest
             if shape is pod.shape and cached.epoch == self._epoch:
@@ -225,8 +248,8 @@ class EvaluationCache:
 
     def _new(self, pod: PodInfo, common: _Common, earlier: _Cached | None = None) -> _Cached:
         """An evaluation for pods like this one; the earlier one if it would be made from the same in this epoch."""
-        applicable, signatures = self._dependencies.of(pod, reading_requests=True)
-        applicable, signatures = applicable | common.applicable, signatures | common.signatures
+        every = common | self._dependencies.of_requests(pod)
+        applicable, signatures = every.applicable, every.signatures
         premises = self._dependencies.premises(applicable, signatures)
         if earlier is not None and premises == earlier.premises:
             earlier.common, earlier.epoch = common, self._epoch

@@ -86,7 +86,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     """Filters by hard and scores by soft constraints; pods without their own get the profile's default constraints."""
 
     name = "PodTopologySpread"
-    reads_requests = False
+    reads_requests = reads_volumes = False
     scores_feasible_set = True
     missing_pre_filter_error = 'reading "PreFilterPodTopologySpread" from cycleState: not found'
     missing_pre_score_error = 'error reading "PreScorePodTopologySpread" from cycleState: not found'

@@ -58,7 +58,7 @@ class Partitions(FilterPlugin, ScorePlugin, ReservePlugin, BindPlugin):
     """See the module. Of a running scheduler only, which passes what it holds and its pods to a subclass."""
 
     name = NAME
-    reads_requests = False
+    reads_requests = reads_volumes = False
     label_keys = ()
     time_limit = None  # an offer is open until it is answered
     held: ClassVar[HeldPartitions]
