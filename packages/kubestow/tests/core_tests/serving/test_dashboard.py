@@ -29,25 +29,31 @@ from core_tests.serving.harness import (
     token_review,
 )
 from kubestow import config
+from kubestow.api.core import Pod
 from kubestow.config import FeatureGates
 from kubestow.errors import InputError
 from kubestow.observability.observability import Observability
 from kubestow.process import WallClock
+from kubestow.scheduling.queued_pod import Place
 from kubestow.serving.dashboard_socket import DashboardSocket
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import SchedulerHarness, running_scheduler
+from kubestow.testing.scheduler_harness import running_scheduler
 
 PATHS = ["/dashboard", "/dashboard/", "/dashboard/assets/app.js", "/dashboard/events", "/dashboard/nodes/a"]
 
 
 @asynccontextmanager
-async def watched_scheduler(*objects: object) -> AsyncIterator[tuple[SecurePort, SchedulerHarness]]:
-    """A secure port with a scheduler whose nodes are listed."""
+async def watched_scheduler(*objects: object) -> AsyncIterator[SecurePort]:
+    """A secure port with a scheduler, in real time, that has rejected each of its pods."""
+    pods = sum(isinstance(one, Pod) for one in objects)
     async with secure_port() as port, running_scheduler(objects, observer=port.observability.observer) as harness:
         port.observability.attach(harness.scheduler)
-        await asyncio.wait_for(harness.scheduler.started(), HANG_LIMIT)
-        yield port, harness
+        async with asyncio.timeout(HANG_LIMIT):
+            await harness.scheduler.started()
+            while harness.scheduler.queue.counts()[Place.UNSCHEDULABLE] < pods:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        yield port
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -70,7 +76,7 @@ async def test_the_page_can_be_opened_to_all_without_its_data() -> None:
 
 @pytest.mark.parametrize("path", ["/dashboard", "/dashboard/assets/style.css", "/dashboard/nodes/a"])
 async def test_responses_have_a_strict_policy(path: str) -> None:
-    async with watched_scheduler(node("a")) as (port, _):
+    async with watched_scheduler(node("a")) as port:
         headers = (await port.get(path)).headers
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
@@ -97,7 +103,7 @@ async def test_data_is_not_available_before_there_is_a_scheduler() -> None:
 
 
 async def test_nothing_can_be_written() -> None:
-    async with watched_scheduler(node("a")) as (port, _):
+    async with watched_scheduler(node("a")) as port:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
             for path in PATHS:
                 assert (await port.get(path, method=method)).status in (404, 405)
@@ -105,8 +111,7 @@ async def test_nothing_can_be_written() -> None:
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 async def test_data_is_refused_to_the_pages_of_other_sites(site: str) -> None:
-    async with watched_scheduler(node("a"), pod("big", cpu="100")) as (port, harness):
-        await harness.settle()
+    async with watched_scheduler(node("a"), pod("big", cpu="100")) as port:
         headers = {"Sec-Fetch-Site": site}
         for path in ("events", "queue", "nodes/a", "pods/default/big", "pods/default/big/counterfactuals"):
             assert (await port.get(f"/dashboard/{path}", method="HEAD", headers=headers)).status == 403
@@ -116,7 +121,7 @@ async def test_data_is_refused_to_the_pages_of_other_sites(site: str) -> None:
 
 @pytest.mark.parametrize("site", ["same-origin", "none"])
 async def test_data_is_sent_to_the_page_and_the_address_bar(site: str) -> None:
-    async with watched_scheduler(node("a")) as (port, _):
+    async with watched_scheduler(node("a")) as port:
         assert (await port.get("/dashboard/nodes/a", headers={"Sec-Fetch-Site": site})).status == 200
 
 
@@ -130,13 +135,12 @@ async def test_data_is_sent_to_the_page_and_the_address_bar(site: str) -> None:
     ],
 )
 async def test_unknown_paths_are_not_found(path: str) -> None:
-    async with watched_scheduler(node("a")) as (port, _):
+    async with watched_scheduler(node("a")) as port:
         assert (await port.get(path)).status == 404
 
 
 async def test_details_are_plain_data() -> None:
-    async with watched_scheduler(node("a"), pod("big", cpu="100")) as (port, harness):
-        await harness.settle()
+    async with watched_scheduler(node("a"), pod("big", cpu="100")) as port:
         assert json.loads((await port.get("/dashboard/nodes/a")).body)["name"] == "a"
         assert json.loads((await port.get("/dashboard/pods/default/big")).body)["pod"] == "default/big"
         found = json.loads((await port.get("/dashboard/pods/default/big/counterfactuals")).body)
@@ -145,8 +149,7 @@ async def test_details_are_plain_data() -> None:
 
 async def test_the_queue_is_read_page_by_page() -> None:
     pods = [pod(f"big-{number}", cpu="100") for number in range(120)]
-    async with watched_scheduler(node("a"), *pods) as (port, harness):
-        await harness.settle()
+    async with watched_scheduler(node("a"), *pods) as port:
 
         async def page(query: str) -> dict[str, Any]:
             found: dict[str, Any] = json.loads((await port.get(f"/dashboard/queue?{query}")).body)
@@ -162,7 +165,7 @@ async def test_the_queue_is_read_page_by_page() -> None:
 
 @pytest.mark.parametrize("query", ["offset=-1", "offset=x", "offset=1234567890", f"text={'x' * 400}"])
 async def test_an_invalid_page_is_refused(query: str) -> None:
-    async with watched_scheduler(node("a")) as (port, _):
+    async with watched_scheduler(node("a")) as port:
         assert (await port.get(f"/dashboard/queue?{query}")).status == 400
 
 
@@ -220,8 +223,7 @@ def test_nothing_that_serves_the_dashboard_delays_the_start_of_a_scheduler() -> 
 
 async def test_a_large_response_is_compressed() -> None:
     nodes = [node(f"node-{number}") for number in range(300)]
-    async with watched_scheduler(*nodes, pod("big", cpu="100")) as (port, harness):
-        await harness.settle()
+    async with watched_scheduler(*nodes, pod("big", cpu="100")) as port:
         found = await port.get("/dashboard/pods/default/big")
         assert found.headers["Content-Encoding"] == "gzip"
         assert len(gzip.compress(found.body)) < len(found.body) / 4
