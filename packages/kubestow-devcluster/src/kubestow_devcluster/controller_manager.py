@@ -59,9 +59,6 @@ from kubestow_devcluster.controllers.workloads.stateful_sets import StatefulSetC
 
 _log = logging.getLogger(__name__)
 
-#: Reconciliations per turn of the event loop; requests are served between turns.
-BATCH = 20
-
 _CONTROLLERS: tuple[type[Controller], ...] = (
     DeploymentController,
     ReplicaSetController,
@@ -163,11 +160,8 @@ class ControllerManager(WatchLoop):
         return self._queue.next_deadline
 
     def process_pending(self) -> None:
-        for _ in range(BATCH):
-            self.deliver_events()
-            item = self._queue.pop()
-            if item is None:
-                return
+        item = self._queue.pop()
+        if item is not None:
             self._process(item)
 
     def handle_event(self, resource: str, event: WatchEvent) -> None:

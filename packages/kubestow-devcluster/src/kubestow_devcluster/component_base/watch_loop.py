@@ -60,7 +60,10 @@ class WatchLoop(ABC):
 
     @abstractmethod
     def process_pending(self) -> None:
-        """Do a bounded part of the pending work: nothing else runs on the event loop until this returns."""
+        """Do one piece of the pending work, if there is any: requests are served between two pieces.
+
+        A request needs several turns of the event loop, and waits in each of them until this returns.
+        """
 
     @property
     @abstractmethod

@@ -52,6 +52,8 @@ from kubestow_devcluster.kubelets.pod_lifecycle import (
     update_conditions,
 )
 
+_log = logging.getLogger(__name__)
+
 _NOT_READY = b'"type":"Ready","status":"False"'
 _PREFIX = f'"{PREFIX}'.encode()
 #: A running pod without any of these has no step ahead, so it need not be decoded.
@@ -389,12 +391,6 @@ class PodStages:
         return new
 
 
-#: Timer callbacks per turn of the event loop; requests are served between turns.
-BATCH = 100
-
-_log = logging.getLogger(__name__)
-
-
 class Kubelets(WatchLoop):
     """The kubelets of all nodes of a cluster, in the running event loop's time.
 
@@ -441,10 +437,8 @@ class Kubelets(WatchLoop):
         self._attempt(partial(handle, event))
 
     def process_pending(self) -> None:
-        for _ in range(BATCH):
-            callback = self._timers.pop_expired()
-            if callback is None:
-                return
+        callback = self._timers.pop_expired()
+        if callback is not None:
             self._attempt(callback)
 
     @staticmethod

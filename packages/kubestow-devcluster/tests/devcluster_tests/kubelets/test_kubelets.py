@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from devcluster_tests.client import NODES, PODS, Client, node, pod
-from devcluster_tests.kubelet_scenarios import phase, run_scenario, run_simple_pod
+from devcluster_tests.kubelet_scenarios import bind, phase, run_scenario, run_simple_pod
 from kubestow.testing import virtual_time
 from kubestow.testing.virtual_time import VirtualClock
 from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.store import WatchEvent
 from kubestow_devcluster.behaviour.pod_behaviour import DURATION, SHUTDOWN, PodBehaviour
 from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.kubelets.kubelets import Kubelets
@@ -50,6 +51,27 @@ def test_a_bound_pod_runs_and_is_ready() -> None:
         ready = {c["type"]: c["status"] for c in status["conditions"]}
         assert (status["phase"], ready["Ready"], ready["PodScheduled"]) == ("Running", "True", "True")
         assert status["podIP"] and status["startTime"] and status["containerStatuses"][0]["ready"]
+
+    run_scenario(scenario)
+
+
+def test_requests_are_served_between_the_starts_of_two_pods() -> None:
+    async def scenario(client: Client) -> None:
+        await client.post(NODES, node("n"))
+        turns: list[set[str]] = [set()]
+
+        def record(resource: str, event: WatchEvent) -> None:
+            if resource == "pods" and b'"phase":"Running"' in event.object.data:
+                if not turns[-1]:
+                    asyncio.get_running_loop().call_soon(turns.append, set())
+                turns[-1].add(event.object.key)
+
+        client.server.store.on_write = record
+        for number in range(20):
+            await client.post(PODS, pod(f"p{number}"))
+            await bind(client, f"p{number}")
+        await asyncio.sleep(10)
+        assert [len(started) for started in turns] == [1] * 20 + [0]
 
     run_scenario(scenario)
 
