@@ -16,6 +16,7 @@ import itertools
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 from kubestow.log_fields import fields
@@ -32,16 +33,17 @@ class WatchLoop(ABC):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._changed = asyncio.Event()
         self._cursors: dict[str, Cursor] = {}
-        self._delivered_version = 0
+        #: The watched resources with changes that have not been delivered.
+        self._changed: set[str] = set()
+        self._listeners: dict[str, Callable[[], None]] = {}
+        self._wake = asyncio.Event()
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
             try:
-                self._cursors = {}
-                self._delivered_version = self._store.resource_version
+                self._cursors, self._changed = {}, set()
                 self.relist()
                 while True:
                     self.deliver_events()
@@ -74,36 +76,37 @@ class WatchLoop(ABC):
         """List a resource and watch it from there on. No event is delivered for the objects returned."""
         collection = self._store.collection(resource)
         self._cursors[resource] = collection.cursor(self._store.resource_version)
+        self._listeners.setdefault(resource, partial(self._mark_changed, resource))
+        collection.notify_once(self._listeners[resource])
         return collection.snapshot()
+
+    def _mark_changed(self, resource: str) -> None:
+        self._changed.add(resource)
+        self._wake.set()
 
     def is_watching(self, resource: str) -> bool:
         return resource in self._cursors
 
     def deliver_events(self) -> None:
         """Handle every change up to now. Raises Expired when the history has dropped some of them."""
-        if self._delivered_version == self._store.resource_version:
+        if not self._changed:
             return
-        self._delivered_version = self._store.resource_version
-        for resource, cursor in self._cursors.items():
-            if cursor.has_more:
-                for event in cursor.take():
-                    self.handle_event(resource, event)
+        changed, self._changed = self._changed, set()
+        for resource in [one for one in self._cursors if one in changed]:
+            self._store.collection(resource).notify_once(self._listeners[resource])
+            for event in self._cursors[resource].take():
+                self.handle_event(resource, event)
 
     async def _sleep(self) -> None:
         """Return at the next change or deadline; yields to other tasks even if there is work already."""
         loop, deadline = asyncio.get_running_loop(), self.next_deadline
-        if self._delivered_version != self._store.resource_version or (
-            deadline is not None and deadline <= loop.time()
-        ):
+        if self._changed or (deadline is not None and deadline <= loop.time()):
             await asyncio.sleep(0)
             return
-        changed, wake = self._changed, self._changed.set
-        changed.clear()
-        for resource in self._cursors:
-            self._store.collection(resource).notify_once(wake)
-        timer = None if deadline is None else loop.call_at(deadline, wake)
+        self._wake.clear()
+        timer = None if deadline is None else loop.call_at(deadline, self._wake.set)
         try:
-            await changed.wait()
+            await self._wake.wait()
         finally:
             if timer is not None:
                 timer.cancel()
