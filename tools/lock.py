@@ -28,7 +28,7 @@ BUILD = ("hatchling", "editables")
 #: The packages of each minor version of Kubernetes that `make schema` reads.
 SCHEMA = "schema-"
 #: The oldest Python that all pinned versions support.
-PYTHON = "3.11.5"
+PYTHON = "3.11.2"
 
 
 def installations() -> dict[str, list[str]]:
