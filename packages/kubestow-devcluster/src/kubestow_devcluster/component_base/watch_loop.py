@@ -36,6 +36,7 @@ class WatchLoop(ABC):
         self._cursors: dict[str, Cursor] = {}
         #: The watched resources with changes that have not been delivered.
         self._changed: set[str] = set()
+        #: One for each resource: a collection adds the same one only once, so relisting does not add more and more.
         self._listeners: dict[str, Callable[[], None]] = {}
         self._wake = asyncio.Event()
 
