@@ -21,7 +21,7 @@ from tools.package.dependencies import dependencies
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "requirements"
-#: The packages of the container image, which has the faster event loop, too.
+#: The packages of the container image, besides the faster event loop.
 IMAGE = ("kubestow", "kubestow-contrib")
 #: What builds the distributions, without build isolation.
 BUILD = ("hatchling", "editables")
